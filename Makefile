@@ -1,0 +1,63 @@
+# make            build/sealpoint
+# make check      installs what is missing, builds, runs all tests
+# make demo       dumps and restores a real redis-server
+# make bench      the benchmark table
+# Variants: make BUILD=build/asan SANITIZE=address,undefined CC=clang
+BUILD ?= build
+CC ?= cc
+CFLAGS ?= -O2 -g
+SANITIZE ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
+VERSION := 0.1.0
+
+WARNINGS := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+	    -Wwrite-strings -Wpointer-arith -Wno-unused-parameter
+PACKAGES := libprotobuf-c libzstd libxxhash jansson
+SP_CFLAGS := -std=gnu11 -D_GNU_SOURCE -DSP_VERSION='"$(VERSION)"' -Isrc -Iinclude -I$(BUILD)/gen $(WARNINGS) \
+	     -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer)
+SP_LIBS = $(shell pkg-config --libs $(PACKAGES)) -pthread
+
+PROTO_SRC := $(wildcard proto/*.proto)
+PROTO_C := $(PROTO_SRC:proto/%.proto=$(BUILD)/gen/%.pb-c.c)
+SRC := $(filter-out src/cli/%,$(wildcard src/*/*.c src/arch/x86_64/*.c))
+ASM := $(wildcard src/arch/x86_64/*.S)
+CLI := $(wildcard src/cli/*.c)
+LIB_OBJ := $(SRC:%.c=$(BUILD)/%.o) $(ASM:%.S=$(BUILD)/%.o) $(PROTO_C:%.c=%.o)
+CLI_OBJ := $(CLI:%.c=$(BUILD)/%.o)
+LIB := $(BUILD)/libsealpoint-engine.a
+
+.DEFAULT_GOAL := all
+all: $(BUILD)/sealpoint
+
+$(BUILD)/sealpoint: $(CLI_OBJ) $(LIB)
+	$(CC) $(SP_CFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJ) $(LIB) $(SP_LIBS)
+
+$(LIB): $(LIB_OBJ)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h: proto/%.proto
+	@mkdir -p $(@D)
+	protoc-c --proto_path=proto --c_out=$(BUILD)/gen $<
+
+$(BUILD)/gen/%.o: $(BUILD)/gen/%.c
+	$(CC) $(SP_CFLAGS) $(CFLAGS) -w -c -o $@ $<
+
+$(BUILD)/%.o: %.c $(PROTO_C)
+	@mkdir -p $(@D)
+	$(CC) $(SP_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/%.o: %.S
+	@mkdir -p $(@D)
+	$(CC) $(SP_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d)
+
+include tests/tests.mk
+
+clean:
+	rm -rf $(BUILD)
+
+.PHONY: all clean
+.SECONDARY:

@@ -1,0 +1,78 @@
+/* Growable arrays and allocation that does not fail: see array.h. */
+#define _GNU_SOURCE
+#include "base/array.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *checked(void *memory)
+{
+	if (memory)
+		return memory;
+	fputs("sealpoint: out of memory\n", stderr);
+	exit(1);
+}
+
+void *sp_alloc(size_t size)
+{
+	return checked(malloc(size ? size : 1));
+}
+
+void *sp_alloc_zeroed(size_t count, size_t size)
+{
+	return checked(calloc(count ? count : 1, size ? size : 1));
+}
+
+char *sp_strdup(const char *text)
+{
+	return checked(strdup(text));
+}
+
+char *sp_format(const char *format, ...)
+{
+	char *text = NULL;
+	va_list args;
+	int length;
+
+	va_start(args, format);
+	length = vasprintf(&text, format, args);
+	va_end(args);
+	return checked(length < 0 ? NULL : text);
+}
+
+void *sp_array_push(struct sp_array *array)
+{
+	void *item;
+
+	if (array->count == array->capacity) {
+		array->capacity = array->capacity ? array->capacity * 2 : 16;
+		array->items =
+			checked(reallocarray(array->items, array->capacity, array->item_size));
+	}
+	item = (char *)array->items + array->count++ * array->item_size;
+	return memset(item, 0, array->item_size);
+}
+
+void *sp_array_append(struct sp_array *array, const void *item)
+{
+	return memcpy(sp_array_push(array), item, array->item_size);
+}
+
+void *sp_array_at(const struct sp_array *array, size_t index)
+{
+	return (char *)array->items + index * array->item_size;
+}
+
+void sp_array_clear(struct sp_array *array)
+{
+	array->count = 0;
+}
+
+void sp_array_release(struct sp_array *array)
+{
+	free(array->items);
+	array->items = NULL;
+	array->count = array->capacity = 0;
+}

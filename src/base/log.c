@@ -1,0 +1,75 @@
+/* Messages and the progress line: see log.h. */
+#include "base/log.h"
+
+#include "base/clock.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define PROGRESS_AFTER_NS 1000000000ULL
+#define PROGRESS_EVERY_NS 100000000ULL
+
+void sp_log_init(struct sp_log *log, bool verbose, bool quiet)
+{
+	*log = (struct sp_log){
+		.quiet = quiet,
+		.verbose = verbose,
+		.terminal = isatty(STDERR_FILENO),
+		.started_ns = sp_now_ns(),
+	};
+}
+
+void sp_warn(struct sp_log *log, const char *format, ...)
+{
+	va_list args;
+
+	if (!log || log->quiet)
+		return;
+	sp_progress_end(log);
+	fputs("sealpoint: warning: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+void sp_verbose(struct sp_log *log, const char *format, ...)
+{
+	va_list args;
+
+	if (!log || !log->verbose)
+		return;
+	sp_progress_end(log);
+	fputs("sealpoint: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+void sp_progress(struct sp_log *log, const char *what, uint64_t done, uint64_t total)
+{
+	uint64_t now;
+
+	if (!log || log->quiet || !log->terminal || total == 0)
+		return;
+	now = sp_now_ns();
+	if (now - log->started_ns < PROGRESS_AFTER_NS || now - log->drawn_ns < PROGRESS_EVERY_NS)
+		return;
+	log->drawn_ns = now;
+	log->progress_drawn = true;
+	fprintf(stderr, "\r\033[K%s  %3u%%  %.1f of %.1f MiB", what,
+		(unsigned)(100 * (double)done / (double)total), (double)done / 1048576.0,
+		(double)total / 1048576.0);
+	fflush(stderr);
+}
+
+void sp_progress_end(struct sp_log *log)
+{
+	if (!log || !log->progress_drawn)
+		return;
+	fputs("\r\033[K", stderr);
+	fflush(stderr);
+	log->progress_drawn = false;
+}

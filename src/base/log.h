@@ -1,0 +1,33 @@
+/*
+ * What a run tells a person while it works. One `struct sp_log` is passed down with the run's
+ * context; nothing here is global. Errors do not go through it (error.h): they are returned.
+ *
+ * Progress is a single line that is redrawn on a terminal, starts after one second, and is not
+ * written at all when stderr is not a terminal.
+ */
+#ifndef SEALPOINT_BASE_LOG_H
+#define SEALPOINT_BASE_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sp_log {
+	bool quiet;
+	bool verbose;
+	bool terminal;	     /* stderr is a terminal: progress may be drawn */
+	bool progress_drawn; /* a progress line stands on the terminal */
+	uint64_t started_ns;
+	uint64_t drawn_ns;
+};
+
+void sp_log_init(struct sp_log *log, bool verbose, bool quiet);
+/** One line that the user should see although the run goes on. */
+void sp_warn(struct sp_log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/** One line for those who asked for it. */
+void sp_verbose(struct sp_log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/** Redraws the progress line: `what` and how much of `total` is done. Cheap when too early. */
+void sp_progress(struct sp_log *log, const char *what, uint64_t done, uint64_t total);
+/** Wipes the progress line. Call before printing a result. */
+void sp_progress_end(struct sp_log *log);
+
+#endif

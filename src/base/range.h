@@ -1,0 +1,48 @@
+/*
+ * Ranges of addresses or of file offsets, half open, and the arithmetic of pages.
+ *
+ * An address in a target is a number, never a pointer, so that nobody dereferences one by mistake.
+ */
+#ifndef SEALPOINT_BASE_RANGE_H
+#define SEALPOINT_BASE_RANGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef uint64_t remote_addr;
+
+#define SP_PAGE_SIZE 4096ULL
+#define SP_PAGE_SHIFT 12
+#define SP_HUGE_PAGE_SIZE (2ULL << 20)
+
+struct sp_range {
+	uint64_t start;
+	uint64_t end; /* the first byte behind the range */
+};
+
+static inline uint64_t sp_range_size(struct sp_range range)
+{
+	return range.end - range.start;
+}
+
+static inline bool sp_range_contains(struct sp_range range, uint64_t address)
+{
+	return address >= range.start && address < range.end;
+}
+
+static inline bool sp_range_overlaps(struct sp_range a, struct sp_range b)
+{
+	return a.start < b.end && b.start < a.end;
+}
+
+static inline uint64_t sp_page_down(uint64_t address)
+{
+	return address & ~(SP_PAGE_SIZE - 1);
+}
+
+static inline uint64_t sp_page_up(uint64_t address)
+{
+	return sp_page_down(address + SP_PAGE_SIZE - 1);
+}
+
+#endif

@@ -1,0 +1,173 @@
+/*
+ * The interface of a kind of kernel object (DESIGN D11). A kind is one file in this directory, one
+ * message in proto/, and one row in registry.c. There are two families:
+ *
+ *   - file kinds: what an open file can be (pipe, eventfd, regular file, ...);
+ *   - facets: parts of a process or of a thread that are neither memory nor descriptors (timers,
+ *     credentials, signal actions, ...).
+ *
+ * Messages are packed by their kind and travel as opaque bytes: nothing else reads them.
+ */
+#ifndef SEALPOINT_KINDS_KIND_H
+#define SEALPOINT_KINDS_KIND_H
+
+#include "base/error.h"
+#include "base/log.h"
+#include "image/checkpoint.h"
+#include "remote/remote.h"
+
+#include <sys/stat.h>
+
+/** Options that change what is saved or how it is rebuilt: one object, set by the command. */
+struct sp_kind_options {
+	uint64_t unlinked_file_limit; /* bytes of an unlinked file that may be stored; default 1 MiB x 1024 */
+	bool tcp_close;		      /* established connections are restored closed */
+	bool shell_job;		      /* session, group and terminal may belong to somebody else */
+};
+
+/* --- bytes of a kind's own message ---------------------------------------------------------------- */
+
+struct sp_blob {
+	uint8_t *bytes; /* malloc'd; freed by sp_blob_release() */
+	size_t size;
+};
+
+void sp_blob_pack(struct sp_blob *blob, const ProtobufCMessage *message);
+void sp_blob_release(struct sp_blob *blob);
+/** NULL and EBADMSG with the message's name if the bytes are not such a message. */
+ProtobufCMessage *sp_blob_unpack(ProtobufCBinaryData body,
+				 const ProtobufCMessageDescriptor *descriptor, struct sp_error *err);
+
+/* --- file kinds ------------------------------------------------------------------------------------ */
+
+/** An open file of the target as the dump sees it. Strings are owned by the file table. */
+struct sp_open_file {
+	uint32_t id;
+	pid_t pid;
+	int number;	   /* the first descriptor that refers to it; -1: it only backs mappings */
+	int fd;		   /* ours: the same open file (pidfd_getfd), or for a mapping-only file a
+			      reopened one (O_RDONLY, from /proc/PID/map_files) */
+	int flags;	   /* as in fdinfo: access mode, status flags, O_PATH; without O_CLOEXEC */
+	int64_t position;  /* as in fdinfo */
+	int mount_id;
+	struct stat stat;
+	char *link;	   /* what /proc/PID/fd/N or map_files/RANGE points to: a path or "pipe:[123]" */
+	char *fdinfo;	   /* the whole text of /proc/PID/fdinfo/N; "" for a mapping-only file */
+	/* For mapping-only files: the mapping needs this access; MAP_SHARED writable needs O_RDWR. */
+	bool map_shared;
+	bool map_writable;
+};
+
+/** What saving a file may use. */
+struct sp_file_saver {
+	struct sp_process *process;
+	struct sp_remote *remote;
+	struct sp_page_writer *pages; /* for contents: sp_content_save() */
+	const struct sp_kind_options *options;
+	const struct sp_file_table *table; /* file ids of other descriptors: kinds/file_table.h */
+	struct sp_log *log;
+};
+
+/** What rebuilding files may use. */
+struct sp_file_builder {
+	const struct sp_checkpoint *checkpoint;
+	const struct sp_kind_options *options;
+	struct sp_log *log;
+	int *fds;	   /* by OpenFile.id: sealpoint's own descriptor once opened, else -1 */
+	struct sp_remote *remote; /* while settling: the restored process, its descriptors in place */
+	pid_t pid;
+	struct sp_array undo; /* struct sp_undo: what a failed restore has to take back (made files) */
+	void *shared;	  /* inodes that several records share: kinds/file_build.h */
+};
+
+struct sp_file_kind {
+	const char *name;  /* in images */
+	const char *title; /* for people: "unix stream socket" */
+	/** Is this open file one of mine? Rows are asked in the registry's order. */
+	bool (*claims)(const struct sp_open_file *file);
+	/**
+	 * Packs the kind's message. Refuses by name what cannot be saved (D5): the caller puts
+	 * "cannot save descriptor N of process P (TITLE LINK): " in front.
+	 */
+	int (*save)(struct sp_file_saver *saver, const struct sp_open_file *file,
+		    struct sp_blob *body, struct sp_error *err);
+	/**
+	 * Makes the open file in sealpoint itself, before the stub process is cloned; the clone inherits
+	 * it. Status flags (F_SETFL) and owner are set by the caller afterwards.
+	 */
+	int (*open)(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
+		    struct sp_error *err);
+	/**
+	 * Optional. Called when every descriptor of the process is at its number and all mappings are
+	 * made: interest lists of epoll, seals of memfds, file locks.
+	 */
+	int (*settle)(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+		      struct sp_error *err);
+	/** Optional. One line for `inspect`: "/var/log/x.log, position 120". */
+	void (*describe)(ProtobufCBinaryData body, char *text, size_t size);
+	/** Optional. Checks the body as far as possible without doing anything: verify, restore's start. */
+	int (*check)(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
+		     struct sp_error *err);
+};
+
+/* --- facets ------------------------------------------------------------------------------------------ */
+
+enum sp_facet_scope {
+	SP_FACET_PROCESS, /* saved and rebuilt once, driving the leader */
+	SP_FACET_THREAD,  /* for each thread, driving that thread */
+};
+
+/** When a facet is rebuilt. Within a phase the registry's order counts. */
+enum sp_facet_phase {
+	SP_PHASE_STUB,	      /* the stub exists and is alone: session, group */
+	SP_PHASE_MEMORY,      /* mappings and contents are in place: memory layout, executable */
+	SP_PHASE_DESCRIPTORS, /* descriptors are at their numbers: cwd, root, umask */
+	SP_PHASE_THREADS,     /* all threads exist: what is theirs, timers, limits */
+	SP_PHASE_PRIVILEGES,  /* last of all, in this order: credentials, what they reset, seccomp */
+};
+
+struct sp_facet_saver {
+	struct sp_process *process;
+	struct sp_thread *thread; /* the driver */
+	struct sp_remote *remote;
+	const char *status;	  /* text of /proc/PID/task/TID/status of this thread, read while stopped */
+	const struct sp_kind_options *options;
+	struct sp_log *log;
+};
+
+struct sp_facet_builder {
+	const struct sp_checkpoint *checkpoint;
+	const Sealpoint__Process *process;
+	const Sealpoint__Thread *thread; /* the leader's for process facets */
+	struct sp_remote *remote;	 /* driving that thread */
+	const struct sp_kind_options *options;
+	const int *fds; /* by OpenFile.id: number in the stub, -1 if none; until descriptors are placed */
+	struct sp_log *log;
+};
+
+struct sp_facet {
+	const char *name;
+	const char *title;
+	enum sp_facet_scope scope;
+	enum sp_facet_phase phase;
+	/** Packs the facet's message; leaving the blob empty means "as a new process has it": no record. */
+	int (*save)(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err);
+	int (*rebuild)(struct sp_facet_builder *builder, ProtobufCBinaryData body,
+		       struct sp_error *err);
+	/** Optional. One line for `inspect`. */
+	void (*describe)(ProtobufCBinaryData body, char *text, size_t size);
+	/** Optional. Refuses early what this machine cannot give (a missing capability, a limit). */
+	int (*check)(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData body,
+		     struct sp_error *err);
+};
+
+/* --- the registry -------------------------------------------------------------------------------------- */
+
+/** NULL-terminated rows. */
+extern const struct sp_file_kind *const sp_file_kinds[];
+extern const struct sp_facet *const sp_facets[];
+
+const struct sp_file_kind *sp_file_kind_by_name(const char *name);
+const struct sp_facet *sp_facet_by_name(const char *name);
+
+#endif
