@@ -1,5 +1,4 @@
 /* Growable arrays and allocation that does not fail: see array.h. */
-#define _GNU_SOURCE
 #include "base/array.h"
 
 #include <stdarg.h>

@@ -1,5 +1,4 @@
 /* Whole reads and writes: see io.h. */
-#define _GNU_SOURCE
 #include "base/io.h"
 
 #include "base/array.h"
