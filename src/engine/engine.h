@@ -1,0 +1,103 @@
+/*
+ * The verbs: what a command asks for, and the order in which things happen. Each verb takes its options
+ * and fills in a result; messages are the command's business (errors come back in struct sp_error).
+ *
+ * A verb runs in one thread of a process that does nothing else; it may raise its own soft limit of open
+ * files and block signals while a target is under its hands.
+ */
+#ifndef SEALPOINT_ENGINE_ENGINE_H
+#define SEALPOINT_ENGINE_ENGINE_H
+
+#include "base/error.h"
+#include "base/log.h"
+#include "image/pages.h"
+#include "kinds/kind.h"
+#include "remote/process.h"
+
+#include <sys/types.h>
+
+/* --- dump ------------------------------------------------------------------------------------------- */
+
+struct sp_dump_options {
+	pid_t pid;
+	const char *directory;
+	enum sp_release after; /* SP_RELEASE_KILL, SP_RELEASE_RUN or SP_RELEASE_STOP */
+	int compression;       /* zstd level or SP_COMPRESS_NONE */
+	unsigned timeout_s;    /* for stopping the threads; default 10 */
+	struct sp_kind_options kinds;
+	struct sp_log *log;
+};
+
+/** Where the freeze went, in nanoseconds; the parts do not have to add up to the whole. */
+struct sp_freeze {
+	uint64_t total_ns;
+	uint64_t stop_ns;  /* stopping the threads, registers */
+	uint64_t state_ns; /* facets of process and threads */
+	uint64_t descriptors_ns;
+	uint64_t mappings_ns; /* the list of mappings */
+	uint64_t memory_ns;   /* page states, and contents until all were read */
+};
+
+struct sp_dump_result {
+	struct sp_freeze freeze;
+	struct sp_page_stats pages;
+	uint64_t image_bytes; /* all files of the checkpoint */
+	uint64_t total_ns;
+	unsigned threads, mappings, descriptors;
+};
+
+/**
+ * Saves a process to a new checkpoint directory. On failure the target runs on as before and the
+ * directory does not exist. The target is killed (or left stopped) only after the commit.
+ */
+int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result,
+	    struct sp_error *err);
+
+/* --- restore ---------------------------------------------------------------------------------------- */
+
+struct sp_restore_options {
+	const char *directory;
+	bool leave_stopped;  /* with SIGSTOP, before the first instruction of the program */
+	const char *pidfile; /* written before the program runs; may be NULL */
+	struct sp_kind_options kinds;
+	struct sp_log *log;
+};
+
+struct sp_restore_result {
+	pid_t pid; /* of the restored process, a child of the caller */
+	struct sp_page_stats pages;
+	uint64_t total_ns;
+	uint64_t memory_ns; /* mapping and filling */
+	unsigned threads, mappings, descriptors;
+};
+
+/**
+ * Brings the process of a checkpoint back, as a child of the calling process, and lets it run. On
+ * failure no process is left and the checkpoint is untouched.
+ */
+int sp_restore(const struct sp_restore_options *options, struct sp_restore_result *result,
+	       struct sp_error *err);
+
+/* --- check ------------------------------------------------------------------------------------------ */
+
+enum sp_need { SP_NEEDED_ALWAYS, SP_NEEDED_SOMETIMES };
+
+struct sp_feature {
+	const char *name; /* "PAGEMAP_SCAN" */
+	bool present;
+	enum sp_need need;
+	const char *purpose; /* what it is needed for */
+	const char *since;   /* "Linux 6.7", "CAP_CHECKPOINT_RESTORE" */
+	char detail[128];    /* why not, or what was found; may be empty */
+};
+
+/** Tries out each kernel feature and capability. `features` holds struct sp_feature. */
+int sp_check_features(struct sp_array *features, struct sp_error *err);
+
+/* --- core ------------------------------------------------------------------------------------------- */
+
+/** Writes an ELF core file of the checkpoint's process: all threads, registers, mappings and memory. */
+int sp_write_core(struct sp_checkpoint *checkpoint, const char *path, struct sp_log *log,
+		  struct sp_error *err);
+
+#endif
