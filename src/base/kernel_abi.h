@@ -10,6 +10,7 @@
 #include <linux/types.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 
 /* linux/fs.h, 6.7: PAGEMAP_SCAN on /proc/PID/pagemap. */

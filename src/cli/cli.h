@@ -1,0 +1,114 @@
+/*
+ * What the commands share: the description of a command, from which its help and its option parser
+ * are made, and the ways to tell an answer.
+ *
+ * A command is one file and one row in main.c. It parses its options, calls the engine and prints;
+ * with
+ * --json it prints one object on stdout, errors included. Exit status: 0, 1 (failed; a target runs
+ * on), 2 (usage).
+ */
+#ifndef SEALPOINT_CLI_CLI_H
+#define SEALPOINT_CLI_CLI_H
+
+#include "base/error.h"
+#include "base/log.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { SP_EXIT_OK = 0, SP_EXIT_FAILED = 1, SP_EXIT_USAGE = 2 };
+
+struct sp_option {
+	int id;           /* the letter of a short option, or from SP_OPTION_LONG for long ones */
+	const char *name; /* of the long option, without dashes */
+	const char *argument; /* what it takes, for the help: "DIR"; NULL: nothing */
+	const char *help;     /* lines are broken by '\n' */
+};
+
+#define SP_OPTION_LONG 256
+#define SP_OPTION_END (-1)
+#define SP_OPTION_WRONG (-2)
+
+/* Every command has these; sp_next_option() handles them itself. */
+enum { SP_OPTION_HELP = 'h', SP_OPTION_JSON = SP_OPTION_LONG + 100 };
+
+struct sp_cli;
+
+struct sp_command {
+	const char *name;
+	const char *synopsis;            /* operands and the options one must know: "PID -o DIR" */
+	const char *summary;             /* one line for the list of commands */
+	const char *description;         /* what --help teaches, wrapped by hand */
+	const struct sp_option *options; /* ends with a name of NULL; without --help and --json */
+	const char *examples;
+	int (*run)(struct sp_cli *cli); /* returns the exit status */
+};
+
+/** One invocation of a command. */
+struct sp_cli {
+	const struct sp_command *command;
+	int argc;
+	char **argv; /* argv[0] is the command's name; permuted by the option parser */
+	bool json;
+	struct sp_log log;
+};
+
+extern const struct sp_command sp_command_check;
+
+/* --- options and operands (options.c) -----------------------------------------------------------
+ */
+
+/**
+ * The id of the next option, its argument in optarg; SP_OPTION_END after the last one;
+ * SP_OPTION_WRONG if there is something wrong with it, which has been said.
+ */
+int sp_next_option(struct sp_cli *cli);
+/**
+ * The command's operands, when all options are read. Says what is missing (`names`: "PID", "DIR")
+ * or too much and returns NULL if there are not exactly as many as names; `names` ends with NULL.
+ */
+char **sp_operands(struct sp_cli *cli, const char *const *names);
+
+/** Each says what is wrong with `text`, in the words of the user, and returns false. */
+bool sp_parse_pid(struct sp_cli *cli, const char *text, pid_t *pid);
+bool sp_parse_number(struct sp_cli *cli, const char *option, const char *text, long minimum,
+                     long maximum, long *number);
+/** A number of bytes with an optional suffix K, M, G or T (powers of 1024; "KiB" and "KB" too). */
+bool sp_parse_size(struct sp_cli *cli, const char *option, const char *text, uint64_t *bytes);
+
+/** Of `count` words, the one that `word` was probably meant to be, or NULL. */
+const char *sp_did_you_mean(const char *word, const char *const *words, size_t count);
+
+/* --- answers (output.c)
+ * --------------------------------------------------------------------------- */
+
+/** Tells a usage error and where help is. Returns SP_EXIT_USAGE. */
+int sp_usage_error(const struct sp_cli *cli, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+/** Tells that the command failed. Returns SP_EXIT_FAILED. */
+int sp_command_failed(struct sp_cli *cli, const struct sp_error *err);
+/** Prints the object on stdout and frees it. Returns SP_EXIT_OK, or SP_EXIT_FAILED if stdout is
+ * full or gone. */
+int sp_print_json(json_t *object);
+/** Prints a command's help on stdout. */
+void sp_print_command_help(const struct sp_command *command);
+
+/** Columns of the terminal on stdout; 100 if it is none. */
+unsigned sp_output_width(void);
+/** True if stdout is a terminal that shows bold and colours, and the user has not set NO_COLOR. */
+bool sp_output_styled(void);
+
+struct sp_text {
+	char text[32];
+};
+/** "512 B", "4.0 KiB", "1.2 GiB". */
+struct sp_text sp_show_bytes(uint64_t bytes);
+/** "85 us", "13.2 ms", "2.41 s". */
+struct sp_text sp_show_duration(uint64_t nanoseconds);
+/** "12,345". */
+struct sp_text sp_show_count(uint64_t count);
+
+#endif

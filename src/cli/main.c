@@ -1,0 +1,95 @@
+/*
+ * The program: finds the command and runs it. A command is one row in the table below; everything
+ * else about it stands in its own file.
+ */
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct sp_command *const commands[] = {
+        &sp_command_check,
+};
+
+#define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
+
+static const char introduction[] =
+        "sealpoint saves a running program to a directory and brings it back, here or elsewhere.\n";
+
+static void print_help(FILE *out)
+{
+	fputs(introduction, out);
+	fprintf(out, "\nCommands:\n");
+	for (size_t i = 0; i < COMMAND_COUNT; i++)
+		fprintf(out, "  %-9s %s\n", commands[i]->name, commands[i]->summary);
+	fprintf(out, "\n\"sealpoint help COMMAND\" tells all about one of them.\n");
+}
+
+static const struct sp_command *find_command(const char *name)
+{
+	for (size_t i = 0; i < COMMAND_COUNT; i++)
+		if (!strcmp(commands[i]->name, name))
+			return commands[i];
+	return NULL;
+}
+
+static int unknown_command(const struct sp_cli *cli, const char *name)
+{
+	const char *names[COMMAND_COUNT + 1] = {"help"};
+	const char *meant;
+
+	for (size_t i = 0; i < COMMAND_COUNT; i++)
+		names[i + 1] = commands[i]->name;
+	if (name[0] == '-')
+		return sp_usage_error(cli, "the first argument is a command, not %s", name);
+	meant = sp_did_you_mean(name, names, COMMAND_COUNT + 1);
+	if (meant)
+		return sp_usage_error(cli, "there is no command \"%s\"; did you mean \"%s\"?", name,
+		                      meant);
+	return sp_usage_error(cli, "there is no command \"%s\"", name);
+}
+
+static int help(const struct sp_cli *cli, const char *name)
+{
+	const struct sp_command *command = name ? find_command(name) : NULL;
+
+	if (name && !command)
+		return unknown_command(cli, name);
+	if (command)
+		sp_print_command_help(command);
+	else
+		print_help(stdout);
+	return SP_EXIT_OK;
+}
+
+/* Before the options are parsed, because errors found while parsing are told in the same way. */
+static bool wants_json(int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+		if (!strcmp(argv[i], "--json"))
+			return true;
+	return false;
+}
+
+int main(int argc, char **argv)
+{
+	struct sp_cli cli = {.argc = argc - 1, .argv = argv + 1, .json = wants_json(argc, argv)};
+	const char *name = argc > 1 ? argv[1] : "";
+
+	if (argc < 2) {
+		print_help(stderr);
+		return SP_EXIT_USAGE;
+	}
+	if (!strcmp(name, "--version") || !strcmp(name, "-V") || !strcmp(name, "version")) {
+		printf("sealpoint %s\n", SP_VERSION);
+		return SP_EXIT_OK;
+	}
+	if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help"))
+		return help(&cli, argc > 2 ? argv[2] : NULL);
+	cli.command = find_command(name);
+	if (!cli.command)
+		return unknown_command(&cli, name);
+	sp_log_init(&cli.log, false, false);
+	return cli.command->run(&cli);
+}

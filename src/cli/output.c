@@ -1,0 +1,167 @@
+/*
+ * How answers look: help made from a command's table, errors as a sentence or as JSON, and numbers
+ * in the form in which people read them.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define HELP_COLUMN 28 /* where the explanation of an option begins */
+
+static json_t *error_object(const char *kind, const char *name, const char *message)
+{
+	json_t *error = json_pack("{s:s, s:s}", "kind", kind, "message", message);
+
+	if (name)
+		json_object_set_new(error, "errno", json_string(name));
+	return json_pack("{s:o}", "error", error);
+}
+
+int sp_usage_error(const struct sp_cli *cli, const char *format, ...)
+{
+	char message[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	if (cli->json)
+		sp_print_json(error_object("usage", NULL, message));
+	else if (cli->command)
+		fprintf(stderr, "sealpoint %s: %s\nTry \"sealpoint %s --help\".\n",
+		        cli->command->name, message, cli->command->name);
+	else
+		fprintf(stderr, "sealpoint: %s\nTry \"sealpoint --help\".\n", message);
+	return SP_EXIT_USAGE;
+}
+
+int sp_command_failed(struct sp_cli *cli, const struct sp_error *err)
+{
+	sp_progress_end(&cli->log);
+	if (cli->json)
+		sp_print_json(error_object("failed", strerrorname_np(err->code), err->message));
+	else
+		fprintf(stderr, "sealpoint: %s\n", err->message);
+	return SP_EXIT_FAILED;
+}
+
+int sp_print_json(json_t *object)
+{
+	int failed = json_dumpf(object, stdout, JSON_INDENT(2)) || putchar('\n') == EOF ||
+	             fflush(stdout);
+
+	json_decref(object);
+	if (!failed)
+		return SP_EXIT_OK;
+	fprintf(stderr, "sealpoint: cannot write the answer: %s\n", strerror(errno));
+	return SP_EXIT_FAILED;
+}
+
+/* "  -o, --output DIR", then the explanation from HELP_COLUMN on, under itself when it has lines.
+ */
+static void print_option(const struct sp_option *option)
+{
+	const char *line = option->help, *end;
+	int used = option->id < SP_OPTION_LONG ? printf("  -%c, --%s", option->id, option->name)
+	                                       : printf("      --%s", option->name);
+
+	if (option->argument)
+		used += printf(" %s", option->argument);
+	if (used > HELP_COLUMN - 2) {
+		putchar('\n');
+		used = 0;
+	}
+	for (; *line; line = *end ? end + 1 : end) {
+		end = strchrnul(line, '\n');
+		printf("%*s%.*s\n", HELP_COLUMN - used, "", (int)(end - line), line);
+		used = 0;
+	}
+}
+
+void sp_print_command_help(const struct sp_command *command)
+{
+	static const struct sp_option json = {SP_OPTION_JSON, "json", NULL,
+	                                      "answer with one JSON object on stdout"};
+	static const struct sp_option help = {SP_OPTION_HELP, "help", NULL, "this text"};
+
+	printf("Usage: sealpoint %s %s\n\n%s\n\nOptions:\n", command->name, command->synopsis,
+	       command->description);
+	for (const struct sp_option *option = command->options; option->name; option++)
+		print_option(option);
+	print_option(&json);
+	print_option(&help);
+	printf("\nExamples:\n%s\n", command->examples);
+}
+
+unsigned sp_output_width(void)
+{
+	const char *columns = getenv("COLUMNS");
+	struct winsize size;
+
+	if (columns && atoi(columns) >= 40)
+		return (unsigned)atoi(columns);
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
+		return size.ws_col;
+	return 100;
+}
+
+bool sp_output_styled(void)
+{
+	const char *terminal = getenv("TERM");
+	const char *no_color = getenv("NO_COLOR");
+
+	return isatty(STDOUT_FILENO) && terminal && strcmp(terminal, "dumb") != 0 &&
+	       !(no_color && no_color[0]);
+}
+
+struct sp_text sp_show_bytes(uint64_t bytes)
+{
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+	double value = (double)bytes;
+	struct sp_text result;
+	size_t unit = 0;
+
+	while (value >= 1023.95) {
+		value /= 1024;
+		unit++;
+	}
+	snprintf(result.text, sizeof(result.text), unit ? "%.1f %s" : "%.0f %s", value,
+	         units[unit]);
+	return result;
+}
+
+struct sp_text sp_show_duration(uint64_t nanoseconds)
+{
+	struct sp_text result;
+
+	if (nanoseconds < 1000000)
+		snprintf(result.text, sizeof(result.text), "%" PRIu64 " us", nanoseconds / 1000);
+	else if (nanoseconds < 1000000000)
+		snprintf(result.text, sizeof(result.text), "%.1f ms", (double)nanoseconds / 1e6);
+	else
+		snprintf(result.text, sizeof(result.text), "%.2f s", (double)nanoseconds / 1e9);
+	return result;
+}
+
+struct sp_text sp_show_count(uint64_t count)
+{
+	struct sp_text result;
+	char digits[24];
+	int length = snprintf(digits, sizeof(digits), "%" PRIu64, count);
+	size_t used = 0;
+
+	for (int i = 0; i < length; i++) {
+		if (i > 0 && (length - i) % 3 == 0)
+			result.text[used++] = ',';
+		result.text[used++] = digits[i];
+	}
+	result.text[used] = '\0';
+	return result;
+}

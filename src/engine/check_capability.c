@@ -1,0 +1,119 @@
+/*
+ * Trials of privileges: capabilities in effect, and what a security module takes away from them.
+ * Each row says what is lost without it, because few are needed by everyone.
+ */
+#include "engine/check_probe.h"
+
+#include "base/cleanup.h"
+#include "base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#ifndef CAP_CHECKPOINT_RESTORE
+#define CAP_CHECKPOINT_RESTORE 40
+#endif
+
+static bool effective(int capability)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
+
+	if (syscall(SYS_capget, &header, data) < 0)
+		return false;
+	return data[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability);
+}
+
+static void require(struct sp_probe_result *result, const int *capabilities, size_t count)
+{
+	result->present = true;
+	for (size_t i = 0; i < count; i++)
+		result->present &= effective(capabilities[i]);
+	if (!result->present)
+		sp_probe_detail(result, "not in the effective set; run as root or grant it");
+}
+
+static void probe_sys_admin(struct sp_probe_result *result)
+{
+	require(result, (const int[]){CAP_SYS_ADMIN}, 1);
+}
+
+static void probe_sys_ptrace(struct sp_probe_result *result)
+{
+	require(result, (const int[]){CAP_SYS_PTRACE}, 1);
+}
+
+static void probe_checkpoint_restore(struct sp_probe_result *result)
+{
+	require(result, (const int[]){CAP_CHECKPOINT_RESTORE}, 1);
+	if (!result->present && effective(CAP_SYS_ADMIN)) {
+		result->present = true;
+		sp_probe_detail(result, "not in the effective set; CAP_SYS_ADMIN does instead");
+	}
+}
+
+static void probe_set_ids(struct sp_probe_result *result)
+{
+	require(result, (const int[]){CAP_SETUID, CAP_SETGID, CAP_SETPCAP}, 3);
+}
+
+static void probe_sys_nice(struct sp_probe_result *result)
+{
+	require(result, (const int[]){CAP_SYS_NICE}, 1);
+}
+
+static void probe_ipc_lock(struct sp_probe_result *result)
+{
+	require(result, (const int[]){CAP_IPC_LOCK}, 1);
+}
+
+static void probe_sys_resource(struct sp_probe_result *result)
+{
+	result->present = effective(CAP_SYS_RESOURCE);
+	if (!result->present)
+		sp_probe_detail(
+		        result,
+		        "not in the effective set; hard limits above our own cannot be given back");
+}
+
+/* Yama's levels, from Documentation/admin-guide/LSM/Yama.rst. */
+static void probe_yama(struct sp_probe_result *result)
+{
+	sp_cleanup_free char *scope = NULL;
+	struct sp_error ignored = {0};
+
+	if (sp_read_file(AT_FDCWD, "/proc/sys/kernel/yama/ptrace_scope", &scope, NULL, &ignored)) {
+		result->present = true;
+		sp_probe_detail(result, "no Yama here");
+		return;
+	}
+	scope[strcspn(scope, "\n")] = '\0';
+	result->present = scope[0] == '0' || (scope[0] < '3' && effective(CAP_SYS_PTRACE));
+	sp_probe_detail(result, "kernel.yama.ptrace_scope is %s%s", scope,
+	                result->present ? ""
+	                                : "; set it to 0, or have CAP_SYS_PTRACE if it is 1 or 2");
+}
+
+const struct sp_probe sp_capability_probes[] = {
+        {"CAP_SYS_PTRACE", SP_NEEDED_SOMETIMES,
+         "programs of other users, and programs that are not dumpable", "Linux 2.2",
+         probe_sys_ptrace},
+        {"CAP_CHECKPOINT_RESTORE", SP_NEEDED_ALWAYS,
+         "process ids of choice, the files behind mappings", "Linux 5.9", probe_checkpoint_restore},
+        {"CAP_SYS_ADMIN", SP_NEEDED_SOMETIMES, "seccomp filters of a program", "Linux 2.2",
+         probe_sys_admin},
+        {"CAP_SETUID, SETGID, SETPCAP", SP_NEEDED_SOMETIMES,
+         "restoring programs with another user, group or capabilities", "Linux 2.2", probe_set_ids},
+        {"CAP_SYS_NICE", SP_NEEDED_SOMETIMES, "real-time scheduling and negative nice values",
+         "Linux 2.2", probe_sys_nice},
+        {"CAP_IPC_LOCK", SP_NEEDED_SOMETIMES,
+         "locked memory above the limit, hugetlb of other groups", "Linux 2.2", probe_ipc_lock},
+        {"CAP_SYS_RESOURCE", SP_NEEDED_SOMETIMES, "raising hard limits; nothing else depends on it",
+         "Linux 2.2", probe_sys_resource},
+        {"ptrace not restricted", SP_NEEDED_ALWAYS, "stopping programs that are not our children",
+         "Yama: Linux 3.4", probe_yama},
+        {0},
+};
