@@ -11,6 +11,7 @@
 #ifndef SEALPOINT_KINDS_KIND_H
 #define SEALPOINT_KINDS_KIND_H
 
+#include "base/cleanup.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "image/checkpoint.h"
@@ -37,6 +38,12 @@ void sp_blob_release(struct sp_blob *blob);
 /** NULL and EBADMSG with the message's name if the bytes are not such a message. */
 ProtobufCMessage *sp_blob_unpack(ProtobufCBinaryData body,
 				 const ProtobufCMessageDescriptor *descriptor, struct sp_error *err);
+/** A message (of any type) that is freed at the end of its scope. */
+#define sp_cleanup_message sp_cleanup(sp_message_scope)
+static inline void sp_message_scope(void *pointer)
+{
+	protobuf_c_message_free_unpacked(*(ProtobufCMessage **)pointer, NULL);
+}
 
 /* --- file kinds ------------------------------------------------------------------------------------ */
 
@@ -117,7 +124,10 @@ enum sp_facet_scope {
 	SP_FACET_THREAD,  /* for each thread, driving that thread */
 };
 
-/** When a facet is rebuilt. Within a phase the registry's order counts. */
+/**
+ * When a facet is rebuilt. Within a phase the registry's order counts: a thread facet is rebuilt for all threads
+ * before the next facet, because some undo others (a thread that changes its user makes the process undumpable).
+ */
 enum sp_facet_phase {
 	SP_PHASE_STUB,	      /* the stub exists and is alone: session, group */
 	SP_PHASE_MEMORY,      /* mappings and contents are in place: memory layout, executable */

@@ -1,0 +1,18 @@
+/* Capabilities by name, and those that sealpoint itself has. See capabilities(7). */
+#ifndef SEALPOINT_PROC_CAPABILITY_H
+#define SEALPOINT_PROC_CAPABILITY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/** "CAP_SYS_RESOURCE"; a number for one that is newer than this program, in a buffer of the
+ * thread's. */
+const char *sp_capability_name(unsigned capability);
+/** The names of the capabilities of a set, comma separated, cut where the room ends. */
+void sp_capability_names(uint64_t set, char *text, unsigned size);
+/** The calling thread's permitted set: what it could use or hand on. */
+uint64_t sp_capability_permitted(void);
+/** True if the calling thread may use `capability` now. */
+bool sp_capability_have(unsigned capability);
+
+#endif

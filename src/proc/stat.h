@@ -1,0 +1,34 @@
+/*
+ * Fields of /proc/PID/task/TID/stat that are found nowhere else: parentage, terminal, and the
+ * address space's landmarks. See proc_pid_stat(5); the addresses need PTRACE_MODE_READ and are 0
+ * without it.
+ */
+#ifndef SEALPOINT_PROC_STAT_H
+#define SEALPOINT_PROC_STAT_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct sp_error;
+
+struct sp_stat {
+	char comm[64]; /* kernel threads have long ones */
+	char state;    /* R, S, D, T, t, Z, X, I */
+	int32_t ppid, pgrp, session;
+	int32_t tty;         /* device number of the controlling terminal; 0: none */
+	uint32_t flags;      /* PF_* */
+	uint64_t start_time; /* clock ticks since boot: with the pid, the identity of a process */
+	uint64_t start_code, end_code, start_stack;
+	uint64_t start_data, end_data, start_brk;
+	uint64_t arg_start, arg_end, env_start, env_end;
+};
+
+#define SP_PF_KTHREAD 0x00200000u /* in sp_stat.flags: a kernel thread */
+
+/** ENOENT or ESRCH (from the kernel) if there is no such thread; EBADMSG if the text is not
+ * understood. */
+int sp_stat_read(pid_t pid, pid_t tid, struct sp_stat *stat, struct sp_error *err);
+/** The same from a text. */
+int sp_stat_parse(const char *text, struct sp_stat *stat, struct sp_error *err);
+
+#endif
