@@ -1,0 +1,186 @@
+# What every test script stands on; `source`d by tests/run-one.sh, which gives each test an empty
+# directory ($TEST_DIR, the working directory) and namespaces of its own: its processes end with it,
+# and pids, ports and mounts are nobody else's.
+#
+# A test reports with ok, not_ok and skip, as many times as it has cases, or ends by die. A script that
+# reports nothing has passed if its exit status is 0. A test must be able to fail.
+# shellcheck shell=bash
+
+: "${BUILD:?}" "${TOP:?}" "${TEST_DIR:?}" "${TEST_NAME:?}" "${RESULTS:?}"
+sealpoint=$BUILD/sealpoint
+subjects=$BUILD/tests/subjects
+# shellcheck disable=SC2034 # for the scripts
+test_tools=$BUILD/tests/tools
+
+# --- reporting -----------------------------------------------------------------------------------------
+
+report() { # STATUS NAME [REASON]
+	printf '%s\t%s\t%s\n' "$1" "$2" "${3//$'\n'/; }" >>"$RESULTS"
+}
+ok() { report ok "$1"; }
+not_ok() { report FAIL "$1" "$2"; }
+skip() { report skip "$1" "$2"; }
+
+# Ends the whole test as failed.
+die() {
+	not_ok "$TEST_NAME" "$*"
+	exit 1
+}
+
+# Ends the whole test as skipped.
+skip_test() {
+	skip "$TEST_NAME" "$*"
+	exit 0
+}
+
+# --- waiting -------------------------------------------------------------------------------------------
+
+# Runs a command again and again until it succeeds; fails after SECONDS.
+wait_until() { # SECONDS COMMAND...
+	local deadline=$((SECONDS + $1))
+	shift
+	until "$@" 2>/dev/null; do
+		((SECONDS < deadline)) || return 1
+		sleep 0.02
+	done
+}
+
+is_gone() { ! kill -0 "$1" 2>/dev/null; }
+
+# --- subjects ------------------------------------------------------------------------------------------
+
+# The value of a key in the "subject:" line of a subject's opening comment, or the default.
+subject_option() { # SUBJECT KEY DEFAULT
+	local value
+	value=$(grep -m 1 -o "subject: .*=.*" "$TOP/tests/subjects/$1.c" | tr ' ' '\n' | sed -n "s/^$2=//p")
+	echo "${value:-$3}"
+}
+
+# Starts a subject in a session of its own and waits until it is ready. Sets SUBJECT_PID. The trigger file
+# `go` and the output file `out` are in the directory, so that each restored copy finds them again.
+start_subject() { # NAME [ARGUMENT...]
+	local as=() user
+	user=$(subject_option "$1" user '')
+	[[ -z $user ]] || as=(setpriv "--reuid=$user" "--regid=$(id -g "$user")" --clear-groups)
+	: >go
+	: >out
+	[[ -z $user ]] || chown -R "$user" "$TEST_DIR"
+	setsid "${as[@]}" "$subjects/$1" "${@:2}" <go >>out 2>&1 &
+	SUBJECT_PID=$!
+	wait_until 30 ready_or_gone "$SUBJECT_PID" || die "$1 is not ready after 30 s"
+	if grep -q '^SKIP: ' out; then
+		skip_test "$(sed -n 's/^SKIP: //p' out)"
+	fi
+	grep -q '^READY$' out || die "$1 ended before it was ready: $(tail -3 out)"
+}
+
+ready_or_gone() { grep -q '^READY$' out || is_gone "$1"; }
+
+# Lets the waiting subject check itself.
+let_go() { printf 'go\n' >>go; }
+
+# Makes the trigger and the output what they were when the subject had just become ready, so that an
+# image from that moment can be restored.
+rewind_subject() {
+	: >go
+	echo READY >out
+}
+
+# Waits until the subject, a child or not, has said PASS and is gone.
+expect_pass() { # PID SECONDS
+	wait_until "$2" is_gone "$1" || die "pid $1 does not end after its trigger: $(tail -3 out)"
+	grep -q '^PASS$' out || die "did not pass: $(grep -v READY out | head -5)"
+}
+
+# --- sealpoint -----------------------------------------------------------------------------------------
+
+# Both end the test if the command fails. The output is in dump.log and restore.log.
+dump() { # PID DIRECTORY [OPTION...]
+	"$sealpoint" dump "$1" -o "$2" "${@:3}" >>dump.log 2>&1 ||
+		die "dump: exit status $?: $(tail -3 dump.log)"
+}
+
+restore_detached() { # DIRECTORY [OPTION...]
+	"$sealpoint" restore "$1" --detach "${@:2}" >>restore.log 2>&1 </dev/null ||
+		die "restore: exit status $?: $(tail -3 restore.log)"
+}
+
+# Dumps a child of this shell, with the default --kill, and reaps it: its pid is free again.
+dump_and_reap() { # PID DIRECTORY [OPTION...]
+	dump "$@"
+	wait "$1"
+	is_gone "$1" || die "pid $1 is still there after a dump that kills"
+}
+
+# --- what /proc shows of a process ---------------------------------------------------------------------
+
+# Prints what must be the same in a restored process, one item a line, each with the name of its part
+# in front: status, stat, limits, id, task, fd, fdinfo, maps. What the kernel numbers anew (inodes of pipes
+# and sockets, mount ids) is numbered in the order of appearance.
+proc_snapshot() { # PID [IGNORED_PART,...]
+	local ignored=${2:-none}
+	proc_snapshot_all "$1" | grep -v -E "^(${ignored//,/|}) "
+}
+
+proc_snapshot_all() {
+	local proc=/proc/$1 task fd
+	sed -n -E 's/^(Name|Umask|Uid|Gid|Groups|Threads|ShdPnd|SigIgn|SigCgt|NoNewPrivs|THP_enabled):\s*/status \1 /p' \
+		"$proc/status"
+	# pgrp, session, exit signal, code, stack, data, brk, arguments, environment
+	sed 's/^.*) //' "$proc/stat" | awk '{ print "stat ids", $3, $4, "exit signal", $36
+		printf "stat areas"; split("24 25 26 43 44 45 46 47 48 49", f)
+		for (i = 1; i in f; i++) printf " %s", $f[i]; print "" }'
+	sed 's/^/limits /' "$proc/limits"
+	for link in exe cwd root; do
+		echo "id $link $(readlink "$proc/$link")"
+	done
+	for file in comm cmdline environ auxv personality oom_score_adj coredump_filter timerslack_ns; do
+		echo "id $file $(cksum <"$proc/$file")"
+	done
+	for task in "$proc"/task/*; do
+		echo "task ${task##*/} $(tr -d '\n' <"$task/comm") $(sed 's/^.*) //' "$task/stat" |
+			awk '{ print "nice", $17, "rt", $38, "policy", $39 }')"
+		sed -n -E "s/^(SigPnd|SigBlk|Cap...|Seccomp|Cpus_allowed):\s*/task ${task##*/} \1 /p" "$task/status"
+	done
+	for fd in $(printf '%s\n' "$proc"/fd/* | sort -V); do
+		echo "fd ${fd##*/} $(readlink "$fd")"
+		sed -n -E "s/\b(ino|sdev|pos|mnt_id|it_value):\S*\s*//g
+			/^(flags|eventfd-count|tfd|clockid|ticks|settime|it_interval|sigmask|inotify)/ s/^/fdinfo ${fd##*/} /p" \
+			"$proc/fdinfo/${fd##*/}" | sed -E 's/ino:\S+ sdev:\S+( fhandle.*)?//'
+		sed -n "s/^pos:/fdinfo ${fd##*/} pos/p" "$proc/fdinfo/${fd##*/}"
+	done | awk '{ while (match($0, /(pipe|socket):\[[0-9]+\]/)) {
+			key = substr($0, RSTART, RLENGTH)
+			if (!(key in number)) number[key] = ++count
+			$0 = substr($0, 1, RSTART - 1) "number " number[key] substr($0, RSTART + RLENGTH)
+		} print }'
+	proc_mappings "$1" | sed 's/^/maps /'
+}
+
+# Mappings as ranges with the same access: whether the kernel keeps two alike neighbours as one is its
+# own business. Names of files that are gone are left out.
+proc_mappings() { # PID
+	awk '{ split($1, range, "-"); name = $6; for (i = 7; i <= NF; i++) name = name " " $i
+		if (name ~ /\(deleted\)$/) name = "(deleted)"
+		if (range[1] == end && $2 == prot && name == last) { end = range[2]; next }
+		if (end) print start "-" end, prot, last
+		start = range[1]; end = range[2]; prot = $2; last = name }
+		END { print start "-" end, prot, last }' "/proc/$1/maps" | grep -v vsyscall
+}
+
+# Resident kilobytes that a restore must bring back: anonymous and shared memory, not cached files.
+proc_resident() { # PID
+	awk '/^Rss(Anon|Shmem):/ { sum += $2 } END { print sum }' "/proc/$1/status"
+}
+
+# Compares two snapshots made before and after; ends the test if they differ.
+expect_same_snapshot() { # BEFORE AFTER WHEN
+	diff "$1" "$2" >"$2.diff" || die "$3, /proc differs: $(grep '^[<>]' "$2.diff" | head -6)"
+}
+
+# Resident size within 1%; of a small program, 64 KiB (the stack of the first thread, a few tables).
+expect_same_resident() { # BEFORE AFTER WHEN
+	local slack=$(($1 / 100 > 64 ? $1 / 100 : 64)) difference=$(($1 > $2 ? $1 - $2 : $2 - $1))
+	((difference <= slack)) || die "$3, resident size is $2 KiB, was $1 KiB"
+}
+
+state_of() { sed 's/^.*) //; s/ .*//' "/proc/$1/stat"; }

@@ -1,0 +1,73 @@
+#!/bin/bash
+# One subject in one mode: dumped and restored, with what /proc shows compared before and after, and then
+# asked to check itself. Run by tests/run-one.sh as `subject.sh SUBJECT MODE`; tests/subjects/subject.h tells
+# what subjects and modes are.
+# shellcheck source=tests/lib.sh
+source "$TOP/tests/lib.sh"
+
+subject=$1 mode=$2
+seconds=$(subject_option "$subject" timeout 60)
+ignored=$(subject_option "$subject" ignore '')
+IFS=, read -ra dump_options <<<"$(subject_option "$subject" dump '')"
+IFS=, read -ra restore_options <<<"$(subject_option "$subject" restore '')"
+
+look() { # PID NAME
+	proc_snapshot "$1" "$ignored" >"$2.snapshot"
+	proc_resident "$1" >"$2.resident"
+}
+
+compare() { # NAME WHEN
+	expect_same_snapshot before.snapshot "$1.snapshot" "$2"
+	[[ ,$ignored, == *,resident,* ]] ||
+		expect_same_resident "$(<before.resident)" "$(<"$1.resident")" "$2"
+}
+
+# Restores in the foreground, where the exit status of sealpoint is the program's.
+restore_and_pass() { # DIRECTORY
+	"$sealpoint" restore "$1" --pidfile pid "${restore_options[@]}" >>restore.log 2>&1 </dev/null &
+	local restorer=$!
+	wait_until 30 pid_written_or_gone "$restorer"
+	[[ -s pid ]] || die "restore: $(tail -3 restore.log)"
+	look "$(<pid)" "restored"
+	let_go
+	wait_until "$seconds" is_gone "$restorer" || die "the restored program does not end: $(tail -3 out)"
+	local status=0
+	wait "$restorer" || status=$?
+	grep -q '^PASS$' out || die "restored, did not pass (exit status $status): $(grep -v READY out | head -5)"
+	((status == 0)) || die "restore: exit status $status, the program's was 0"
+	compare "restored" "restored"
+}
+
+pid_written_or_gone() { [[ -s pid ]] || is_gone "$1"; }
+
+start_subject "$subject"
+pid=$SUBJECT_PID
+look "$pid" before
+
+case $mode in
+kill)
+	dump_and_reap "$pid" image "${dump_options[@]}"
+	restore_and_pass image
+	;;
+running)
+	dump "$pid" image --leave-running "${dump_options[@]}"
+	is_gone "$pid" && die "gone after a dump with --leave-running"
+	look "$pid" dumped
+	compare dumped "left running"
+	let_go
+	wait "$pid" || die "left running, did not pass: $(grep -v READY out | head -5)"
+	rewind_subject
+	restore_and_pass image
+	;;
+twice)
+	dump_and_reap "$pid" image1 "${dump_options[@]}"
+	restore_detached image1 "${restore_options[@]}"
+	look "$pid" between
+	compare between "restored the first time"
+	dump "$pid" image2 "${dump_options[@]}"
+	wait_until 10 is_gone "$pid" || die "pid $pid is still there after the second dump"
+	restore_and_pass image2
+	;;
+*) die "no such mode: $mode" ;;
+esac
+ok "$TEST_NAME"
