@@ -60,6 +60,7 @@ struct sp_open_file {
 	struct stat stat;
 	char *link;	   /* what /proc/PID/fd/N or map_files/RANGE points to: a path or "pipe:[123]" */
 	char *fdinfo;	   /* the whole text of /proc/PID/fdinfo/N; "" for a mapping-only file */
+	const struct sp_file_kind *kind; /* the row that claims it */
 	/* For mapping-only files: the mapping needs this access; MAP_SHARED writable needs O_RDWR. */
 	bool map_shared;
 	bool map_writable;
@@ -71,7 +72,7 @@ struct sp_file_saver {
 	struct sp_remote *remote;
 	struct sp_page_writer *pages; /* for contents: sp_content_save() */
 	const struct sp_kind_options *options;
-	const struct sp_file_table *table; /* file ids of other descriptors: kinds/file_table.h */
+	const struct sp_file_table *table; /* the other open files: kinds/file_table.h */
 	struct sp_log *log;
 };
 
@@ -82,9 +83,13 @@ struct sp_file_builder {
 	struct sp_log *log;
 	int *fds;	   /* by OpenFile.id: sealpoint's own descriptor once opened, else -1 */
 	struct sp_remote *remote; /* while settling: the restored process, its descriptors in place */
-	pid_t pid;
-	struct sp_array undo; /* struct sp_undo: what a failed restore has to take back (made files) */
-	void *shared;	  /* inodes that several records share: kinds/file_build.h */
+	pid_t pid;		  /* while settling */
+	int *numbers; /* while settling: by OpenFile.id, its lowest number in that process, else -1 */
+	/* file_build.c's own */
+	struct sp_array descriptors; /* const Sealpoint__Descriptor *, by pid and number */
+	struct sp_array reserved; /* int: every number that some process needs, ascending */
+	int parked;		  /* the highest number that sealpoint has parked a file at */
+	struct sp_array undo; /* char *: paths to unlink should the restore fail */
 };
 
 struct sp_file_kind {
@@ -100,13 +105,16 @@ struct sp_file_kind {
 		    struct sp_blob *body, struct sp_error *err);
 	/**
 	 * Makes the open file in sealpoint itself, before the stub process is cloned; the clone inherits
-	 * it. Status flags (F_SETFL) and owner are set by the caller afterwards.
+	 * it. Status flags (F_SETFL) and owner are set by the caller afterwards. Files are opened in
+	 * the order of their ids; what one call makes in pairs (the two ends of a pipe) is handed over
+	 * by filling in builder->fds of the other record, which is then not asked any more.
 	 */
 	int (*open)(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
 		    struct sp_error *err);
 	/**
 	 * Optional. Called when every descriptor of the process is at its number and all mappings are
-	 * made: interest lists of epoll, seals of memfds, file locks.
+	 * made: interest lists of epoll, seals of memfds. An open file that several processes hold is
+	 * settled once, in the first of them; one without a descriptor in the root process.
 	 */
 	int (*settle)(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
 		      struct sp_error *err);

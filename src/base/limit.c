@@ -1,0 +1,31 @@
+/* Raising resource limits: see limit.h. */
+#include "base/limit.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <sys/resource.h>
+
+int sp_raise_descriptor_limit(uint64_t needed, struct sp_error *err)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return sp_fail_errno(err, errno, "cannot read the limit of open files");
+	if (limit.rlim_max < needed) {
+		struct rlimit higher = {.rlim_cur = needed, .rlim_max = needed};
+
+		if (!setrlimit(RLIMIT_NOFILE, &higher))
+			return 0;
+		return sp_fail(
+		        err, EMFILE,
+		        "%llu open files are needed, but sealpoint may have only %llu: raise "
+		        "its hard limit (ulimit -Hn %llu, or LimitNOFILE= of its service)",
+		        (unsigned long long)needed, (unsigned long long)limit.rlim_max,
+		        (unsigned long long)needed);
+	}
+	limit.rlim_cur = limit.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &limit))
+		return sp_fail_errno(err, errno, "cannot raise the limit of open files");
+	return 0;
+}

@@ -1,0 +1,16 @@
+/* sealpoint's own resource limits. */
+#ifndef SEALPOINT_BASE_LIMIT_H
+#define SEALPOINT_BASE_LIMIT_H
+
+#include <stdint.h>
+
+struct sp_error;
+
+/**
+ * Raises the soft limit of open files to the hard one, and where `needed` is more than that and the
+ * caller may, the hard one too. Fails with EMFILE and says how to raise it if `needed` is not
+ * reached.
+ */
+int sp_raise_descriptor_limit(uint64_t needed, struct sp_error *err);
+
+#endif

@@ -1,0 +1,90 @@
+/* Owners of open files: see file_owner.h. */
+#include "kinds/file_owner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef F_GETOWNER_UIDS
+#define F_GETOWNER_UIDS 17 /* linux/fcntl.h */
+#endif
+
+static int refuse_foreign(const struct f_owner_ex *owner, struct sp_error *err)
+{
+	return sp_fail(
+	        err, EOPNOTSUPP,
+	        "its signals go to %s %d, which does not belong to the process: let the program "
+	        "set the owner to itself or to nobody before the dump (fcntl F_SETOWN)",
+	        owner->type == F_OWNER_PGRP ? "process group" : "process", owner->pid);
+}
+
+/* The owner must be saved along: a foreign id may be anybody's by the time of the restore. */
+static bool is_foreign(const struct f_owner_ex *owner, pid_t pid)
+{
+	if (owner->type == F_OWNER_PGRP)
+		return owner->pid != getpgid(pid);
+	if (owner->type == F_OWNER_TID)
+		return syscall(SYS_tgkill, pid, owner->pid, 0) != 0;
+	return owner->pid != pid;
+}
+
+int sp_file_owner_save(const struct sp_open_file *file, Sealpoint__FileOwner *owner, bool *present,
+                       struct sp_error *err)
+{
+	struct f_owner_ex who = {0};
+	uid_t ids[2] = {0, 0};
+	int signal;
+
+	*present = false;
+	if (file->number < 0 || file->flags & O_PATH)
+		return 0;
+	signal = fcntl(file->fd, F_GETSIG);
+	if (signal < 0 || fcntl(file->fd, F_GETOWN_EX, &who))
+		return sp_fail_errno(err, errno, "cannot read its owner");
+	if (!who.pid && !signal)
+		return 0;
+	if (who.pid && is_foreign(&who, file->pid))
+		return refuse_foreign(&who, err);
+	if (fcntl(file->fd, F_GETOWNER_UIDS, ids))
+		return sp_fail_errno(err, errno, "cannot read the credentials of its owner");
+	*present = true;
+	owner->type = (uint32_t)who.type;
+	owner->id = (uint32_t)who.pid;
+	owner->signal = (uint32_t)signal;
+	owner->uid = ids[0];
+	owner->euid = ids[1];
+	return 0;
+}
+
+/*
+ * The kernel remembers who set an owner, and later sends signals with those rights. So for that one
+ * call this thread takes on the program's user ids; a saved id of 0 leads back. The raw system
+ * call, because the C library would change all threads.
+ */
+static int set_owner_as(int fd, const struct f_owner_ex *who, uid_t uid, uid_t euid)
+{
+	int result;
+
+	if (syscall(SYS_setresuid, uid, euid, 0))
+		return -errno;
+	result = fcntl(fd, F_SETOWN_EX, who) ? -errno : 0;
+	if (syscall(SYS_setresuid, 0, 0, 0))
+		result = -errno;
+	return result;
+}
+
+int sp_file_owner_set(int fd, const Sealpoint__FileOwner *owner, struct sp_error *err)
+{
+	const struct f_owner_ex who = {.type = (int)owner->type, .pid = (pid_t)owner->id};
+	int result = 0;
+
+	if (who.pid)
+		result = set_owner_as(fd, &who, owner->uid, owner->euid);
+	if (!result && owner->signal && fcntl(fd, F_SETSIG, (int)owner->signal))
+		result = -errno;
+	if (result)
+		return sp_fail_errno(err, -result, "cannot give it its owner, process %d, again",
+		                     who.pid);
+	return 0;
+}
