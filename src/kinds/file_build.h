@@ -1,7 +1,10 @@
 /*
- * Open files at restore time. All are opened by sealpoint itself, before the stub is cloned: the clone
- * inherits the one table, so what was one open file stays one, whoever holds it. Then each process puts
- * its descriptors at their numbers and closes the rest.
+ * Open files at restore time. All are opened by sealpoint itself, before the stub is cloned: the
+ * clone inherits the one table, so what was one open file stays one, whoever holds it. Then each
+ * process puts its descriptors at their numbers and closes the rest.
+ *
+ * While it opens them, sealpoint parks each file at a number that no process needs, so that putting
+ * descriptors in place never overwrites one that is still to be placed.
  */
 #ifndef SEALPOINT_KINDS_FILE_BUILD_H
 #define SEALPOINT_KINDS_FILE_BUILD_H
@@ -9,22 +12,39 @@
 #include "kinds/kind.h"
 
 int sp_file_builder_init(struct sp_file_builder *builder, const struct sp_checkpoint *checkpoint,
-			 const struct sp_kind_options *options, struct sp_log *log,
-			 struct sp_error *err);
-/** Closes sealpoint's own descriptors. */
+                         const struct sp_kind_options *options, struct sp_log *log,
+                         struct sp_error *err);
+/**
+ * Closes sealpoint's own descriptors. Files that were made for this restore are removed again,
+ * unless it was completed.
+ */
 void sp_file_builder_release(struct sp_file_builder *builder);
+/** The restore has succeeded: what was made for it stays. */
+void sp_file_builder_complete(struct sp_file_builder *builder);
 /** Lets every kind check its records; nothing is changed yet. */
 int sp_files_check(struct sp_file_builder *builder, struct sp_error *err);
 /** Opens every file of the checkpoint; builder->fds is filled in. */
 int sp_files_open(struct sp_file_builder *builder, struct sp_error *err);
 /**
- * Puts the descriptors of process `pid` at their numbers (the remote drives it), with close-on-exec flags,
- * and closes all others. Mappings must have been made: their files are closed too.
+ * Puts the descriptors of process `pid` at their numbers (the remote drives it), with close-on-exec
+ * flags, and closes all others. Mappings must have been made: their files are closed too.
  */
 int sp_files_place(struct sp_file_builder *builder, struct sp_remote *remote, pid_t pid,
-		   struct sp_error *err);
-/** Owners (F_SETOWN_EX, F_SETSIG) and what the kinds have left to do. */
+                   struct sp_error *err);
+/** Owners (F_SETOWN_EX, F_SETSIG), file locks, and what the kinds have left to do. */
 int sp_files_settle(struct sp_file_builder *builder, struct sp_remote *remote, pid_t pid,
-		    struct sp_error *err);
+                    struct sp_error *err);
+
+/* --- for kinds ---------------------------------------------------------------------------------
+ */
+
+/** `path` was made by this restore: it is unlinked if the restore fails. */
+void sp_file_builder_made(struct sp_file_builder *builder, const char *path);
+/**
+ * Opens what sealpoint's descriptor `fd` refers to once more, as an open file of its own: whatever
+ * has lost its name, or never had one. Returns the descriptor, or a negative errno with the error
+ * filled in.
+ */
+int sp_file_reopen(int fd, int flags, struct sp_error *err);
 
 #endif

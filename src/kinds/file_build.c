@@ -1,0 +1,412 @@
+/* Opening, placing and settling descriptors: see file_build.h. */
+#include "kinds/file_build.h"
+
+#include "base/cleanup.h"
+#include "base/limit.h"
+#include "kinds/file_locks.h"
+#include "kinds/file_owner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+/* What fcntl(F_SETFL) can change; O_ASYNC has to wait for the process (settle_async). */
+#define STATUS_FLAGS (O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME)
+
+static size_t file_count(const struct sp_file_builder *builder)
+{
+	return builder->checkpoint->files.count;
+}
+
+static const Sealpoint__OpenFile *file_at(const struct sp_file_builder *builder, size_t index)
+{
+	return *(Sealpoint__OpenFile *const *)sp_array_at(&builder->checkpoint->files, index);
+}
+
+static const Sealpoint__Descriptor *descriptor_at(const struct sp_file_builder *builder,
+                                                  size_t index)
+{
+	return *(const Sealpoint__Descriptor *const *)sp_array_at(&builder->descriptors, index);
+}
+
+/* --- what the checkpoint wants -----------------------------------------------------------------
+ */
+
+static int compare_numbers(uint32_t a, uint32_t b)
+{
+	return (a > b) - (a < b);
+}
+
+static int compare_descriptors(const void *a, const void *b)
+{
+	const Sealpoint__Descriptor *one = *(const Sealpoint__Descriptor *const *)a;
+	const Sealpoint__Descriptor *other = *(const Sealpoint__Descriptor *const *)b;
+	int order = compare_numbers(one->pid, other->pid);
+
+	return order ? order : compare_numbers(one->number, other->number);
+}
+
+static int compare_reserved(const void *a, const void *b)
+{
+	return compare_numbers(*(const uint32_t *)a, *(const uint32_t *)b);
+}
+
+static int list_descriptors(struct sp_file_builder *builder, struct sp_error *err)
+{
+	const struct sp_array *all = &builder->checkpoint->descriptors;
+
+	for (size_t i = 0; i < all->count; i++) {
+		const Sealpoint__Descriptor *descriptor =
+		        *(Sealpoint__Descriptor *const *)sp_array_at(all, i);
+
+		if (descriptor->number >= INT_MAX ||
+		    !sp_checkpoint_file(builder->checkpoint, descriptor->file))
+			return sp_fail(
+			        err, EBADMSG,
+			        "the image's record of descriptor %u of process %u is damaged",
+			        descriptor->number, descriptor->pid);
+		sp_array_append(&builder->descriptors, &descriptor);
+		sp_array_append(&builder->reserved, &descriptor->number);
+	}
+	qsort(builder->descriptors.items, all->count, builder->descriptors.item_size,
+	      compare_descriptors);
+	qsort(builder->reserved.items, all->count, builder->reserved.item_size, compare_reserved);
+	for (size_t i = 1; i < all->count; i++)
+		if (!compare_descriptors(sp_array_at(&builder->descriptors, i - 1),
+		                         sp_array_at(&builder->descriptors, i)))
+			return sp_fail(err, EBADMSG,
+			               "the image has two records of descriptor %u of process %u",
+			               descriptor_at(builder, i)->number,
+			               descriptor_at(builder, i)->pid);
+	return 0;
+}
+
+/* Room for every number of the program, and for every open file beside those of sealpoint itself.
+ */
+static int make_room(const struct sp_file_builder *builder, struct sp_error *err)
+{
+	const struct sp_array *reserved = &builder->reserved;
+	uint64_t highest = 0;
+
+	if (reserved->count)
+		highest = *(uint32_t *)sp_array_at(reserved, reserved->count - 1);
+	if (highest < reserved->count + file_count(builder) + 64)
+		highest = reserved->count + file_count(builder) + 64;
+	return sp_raise_descriptor_limit(highest + 1, err);
+}
+
+int sp_file_builder_init(struct sp_file_builder *builder, const struct sp_checkpoint *checkpoint,
+                         const struct sp_kind_options *options, struct sp_log *log,
+                         struct sp_error *err)
+{
+	int result;
+
+	*builder = (struct sp_file_builder){
+	        .checkpoint = checkpoint,
+	        .options = options,
+	        .log = log,
+	        .descriptors = SP_ARRAY_OF(const Sealpoint__Descriptor *),
+	        .reserved = SP_ARRAY_OF(uint32_t),
+	        .undo = SP_ARRAY_OF(char *),
+	        .parked = STDERR_FILENO,
+	};
+	builder->fds = sp_alloc((file_count(builder) + 1) * sizeof(int));
+	builder->numbers = sp_alloc((file_count(builder) + 1) * sizeof(int));
+	for (size_t id = 0; id <= file_count(builder); id++)
+		builder->fds[id] = builder->numbers[id] = -1;
+	result = list_descriptors(builder, err);
+	return result ? result : make_room(builder, err);
+}
+
+void sp_file_builder_complete(struct sp_file_builder *builder)
+{
+	for (size_t i = 0; i < builder->undo.count; i++)
+		free(*(char **)sp_array_at(&builder->undo, i));
+	sp_array_clear(&builder->undo);
+}
+
+void sp_file_builder_release(struct sp_file_builder *builder)
+{
+	for (size_t i = builder->undo.count; i > 0; i--)
+		unlink(*(char **)sp_array_at(&builder->undo, i - 1));
+	sp_file_builder_complete(builder);
+	for (size_t id = 1; builder->fds && id <= file_count(builder); id++)
+		if (builder->fds[id] >= 0)
+			close(builder->fds[id]);
+	free(builder->fds);
+	free(builder->numbers);
+	sp_array_release(&builder->descriptors);
+	sp_array_release(&builder->reserved);
+	sp_array_release(&builder->undo);
+	builder->fds = builder->numbers = NULL;
+}
+
+void sp_file_builder_made(struct sp_file_builder *builder, const char *path)
+{
+	*(char **)sp_array_push(&builder->undo) = sp_strdup(path);
+}
+
+/* --- errors that name the file -----------------------------------------------------------------
+ */
+
+/* Finds a descriptor by which a person knows the file. */
+static const Sealpoint__Descriptor *some_descriptor(const struct sp_file_builder *builder,
+                                                    uint32_t id)
+{
+	for (size_t i = 0; i < builder->descriptors.count; i++)
+		if (descriptor_at(builder, i)->file == id)
+			return descriptor_at(builder, i);
+	return NULL;
+}
+
+static int name_file(const struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                     struct sp_error *err)
+{
+	const struct sp_file_kind *kind = sp_file_kind_by_name(file->kind);
+	const Sealpoint__Descriptor *descriptor = some_descriptor(builder, file->id);
+	char text[256] = "";
+
+	if (kind && kind->describe)
+		kind->describe(file->body, text, sizeof(text));
+	if (!descriptor)
+		return sp_error_context(err, "cannot restore a mapped file (%s%s%s)",
+		                        kind ? kind->title : file->kind, *text ? " " : "", text);
+	return sp_error_context(err, "cannot restore descriptor %u of process %u (%s%s%s)",
+	                        descriptor->number, descriptor->pid,
+	                        kind ? kind->title : file->kind, *text ? " " : "", text);
+}
+
+/* --- checking ----------------------------------------------------------------------------------
+ */
+
+static int check_file(const struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                      struct sp_error *err)
+{
+	const struct sp_file_kind *kind = sp_file_kind_by_name(file->kind);
+
+	if (!kind)
+		return sp_fail(
+		        err, EOPNOTSUPP,
+		        "this version of sealpoint does not know the kind \"%s\": restore with "
+		        "the version that wrote the checkpoint, or a newer one",
+		        file->kind);
+	if (file->same_inode >= file->id)
+		return sp_fail(err, EBADMSG, "the image's record of it is damaged");
+	return kind->check ? kind->check(builder->checkpoint, file, err) : 0;
+}
+
+int sp_files_check(struct sp_file_builder *builder, struct sp_error *err)
+{
+	for (size_t i = 0; i < file_count(builder); i++)
+		if (check_file(builder, file_at(builder, i), err))
+			return name_file(builder, file_at(builder, i), err);
+	return 0;
+}
+
+/* --- opening -----------------------------------------------------------------------------------
+ */
+
+int sp_file_reopen(int fd, int flags, struct sp_error *err)
+{
+	sp_cleanup_free char *path = sp_format("/proc/self/fd/%d", fd);
+	int opened = open(path, flags | O_CLOEXEC);
+
+	return opened < 0 ? sp_fail_errno(err, errno, "cannot open it once more") : opened;
+}
+
+static bool is_reserved(const struct sp_file_builder *builder, int number)
+{
+	uint32_t key = (uint32_t)number;
+
+	return bsearch(&key, builder->reserved.items, builder->reserved.count,
+	               builder->reserved.item_size, compare_reserved) != NULL;
+}
+
+/* Moves the file to a number that no process needs. Numbers below builder->parked are taken. */
+static int park(struct sp_file_builder *builder, uint32_t id, struct sp_error *err)
+{
+	while (is_reserved(builder, builder->fds[id])) {
+		int number = builder->parked + 1;
+		int moved;
+
+		while (is_reserved(builder, number))
+			number++;
+		moved = fcntl(builder->fds[id], F_DUPFD_CLOEXEC, number);
+		if (moved < 0)
+			return sp_fail_errno(err, errno, "cannot find a free descriptor number");
+		close(builder->fds[id]);
+		builder->fds[id] = builder->parked = moved;
+	}
+	return 0;
+}
+
+static int set_status_flags(int fd, int flags, struct sp_error *err)
+{
+	int now, wanted;
+
+	if (flags & O_PATH)
+		return 0;
+	now = fcntl(fd, F_GETFL);
+	wanted = (now & ~STATUS_FLAGS) | (flags & STATUS_FLAGS);
+	if (now < 0 || (now != wanted && fcntl(fd, F_SETFL, wanted)))
+		return sp_fail_errno(err, errno, "cannot set its status flags");
+	return 0;
+}
+
+static int open_file(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                     struct sp_error *err)
+{
+	const struct sp_file_kind *kind = sp_file_kind_by_name(file->kind);
+	int result = 0;
+
+	if (builder->fds[file->id] < 0)
+		result = kind->open(builder, file, &builder->fds[file->id], err);
+	if (!result)
+		result = park(builder, file->id, err);
+	return result ? result : set_status_flags(builder->fds[file->id], (int)file->flags, err);
+}
+
+int sp_files_open(struct sp_file_builder *builder, struct sp_error *err)
+{
+	for (size_t i = 0; i < file_count(builder); i++)
+		if (open_file(builder, file_at(builder, i), err))
+			return name_file(builder, file_at(builder, i), err);
+	return 0;
+}
+
+/* --- placing -----------------------------------------------------------------------------------
+ */
+
+static bool belongs_to(const struct sp_file_builder *builder, size_t index, pid_t pid)
+{
+	return descriptor_at(builder, index)->pid == (uint32_t)pid;
+}
+
+/* Runs the batch when it is full, and begins a new one. */
+static int make_way(struct sp_remote *remote, struct sp_error *err)
+{
+	int result = 0;
+
+	if (sp_batch_nearly_full(remote)) {
+		result = sp_batch_run(remote, err);
+		sp_batch_begin(remote);
+	}
+	return result;
+}
+
+static void close_between(struct sp_remote *remote, uint64_t first, uint64_t last)
+{
+	if (first <= last)
+		sp_batch_call(remote, "close sealpoint's descriptors", __NR_close_range, first,
+		              last, 0, 0, 0, 0);
+}
+
+int sp_files_place(struct sp_file_builder *builder, struct sp_remote *remote, pid_t pid,
+                   struct sp_error *err)
+{
+	uint64_t next = 0; /* the lowest number that has not been dealt with */
+	int result = 0;
+
+	sp_batch_begin(remote);
+	for (size_t i = 0; i < builder->descriptors.count && !result; i++) {
+		const Sealpoint__Descriptor *descriptor = descriptor_at(builder, i);
+
+		if (!belongs_to(builder, i, pid))
+			continue;
+		sp_batch_call(remote, "put a descriptor in its place", __NR_dup3,
+		              (uint64_t)builder->fds[descriptor->file], descriptor->number,
+		              descriptor->close_on_exec ? O_CLOEXEC : 0, 0, 0, 0);
+		result = make_way(remote, err);
+	}
+	/* Only now: the parked ones lie in the gaps. */
+	for (size_t i = 0; i < builder->descriptors.count && !result; i++) {
+		if (!belongs_to(builder, i, pid))
+			continue;
+		if (descriptor_at(builder, i)->number > next)
+			close_between(remote, next, descriptor_at(builder, i)->number - 1);
+		next = descriptor_at(builder, i)->number + 1ULL;
+		result = make_way(remote, err);
+	}
+	close_between(remote, next, UINT_MAX);
+	if (!result)
+		result = sp_batch_run(remote, err);
+	return result ? sp_error_context(err, "cannot place the descriptors of process %d", pid)
+	              : 0;
+}
+
+/* --- settling ----------------------------------------------------------------------------------
+ */
+
+/* Fills in builder->numbers, and who settles what belongs to the open file as a whole. */
+static void find_numbers(struct sp_file_builder *builder, pid_t *settler)
+{
+	pid_t root = (pid_t)sp_checkpoint_root(builder->checkpoint)->pid;
+
+	for (size_t id = 1; id <= file_count(builder); id++) {
+		builder->numbers[id] = -1;
+		settler[id] = root;
+	}
+	for (size_t i = builder->descriptors.count; i > 0; i--) {
+		const Sealpoint__Descriptor *descriptor = descriptor_at(builder, i - 1);
+
+		settler[descriptor->file] = (pid_t)descriptor->pid;
+		if (descriptor->pid == (uint32_t)builder->pid)
+			builder->numbers[descriptor->file] = (int)descriptor->number;
+	}
+}
+
+/* The number goes into the siginfo of every signal, so the process itself has to ask for them. */
+static int settle_async(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                        struct sp_error *err)
+{
+	int now = fcntl(builder->fds[file->id], F_GETFL);
+
+	if (!(file->flags & O_ASYNC) || file->flags & O_PATH)
+		return 0;
+	sp_batch_begin(builder->remote);
+	return sp_remote_call(builder->remote, NULL, err, "set O_ASYNC", __NR_fcntl,
+	                      (uint64_t)builder->numbers[file->id], F_SETFL,
+	                      (uint64_t)(unsigned)(now | O_ASYNC), 0, 0, 0);
+}
+
+static int settle_whole(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                        struct sp_error *err)
+{
+	const struct sp_file_kind *kind = sp_file_kind_by_name(file->kind);
+	int result = 0;
+
+	if (file->owner)
+		result = sp_file_owner_set(builder->fds[file->id], file->owner, err);
+	if (!result && builder->numbers[file->id] >= 0)
+		result = settle_async(builder, file, err);
+	if (!result && kind->settle)
+		result = kind->settle(builder, file, err);
+	return result;
+}
+
+int sp_files_settle(struct sp_file_builder *builder, struct sp_remote *remote, pid_t pid,
+                    struct sp_error *err)
+{
+	sp_cleanup_free pid_t *settler = sp_alloc((file_count(builder) + 1) * sizeof(pid_t));
+	int result = 0;
+
+	builder->remote = remote;
+	builder->pid = pid;
+	find_numbers(builder, settler);
+	for (size_t i = 0; i < file_count(builder) && !result; i++) {
+		const Sealpoint__OpenFile *file = file_at(builder, i);
+		bool whole = settler[file->id] == pid;
+
+		if (whole)
+			result = settle_whole(builder, file, err);
+		if (!result)
+			result = sp_file_locks_take(builder, file, whole, err);
+		if (result)
+			name_file(builder, file, err);
+	}
+	builder->remote = NULL;
+	return result;
+}
