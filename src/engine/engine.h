@@ -94,6 +94,17 @@ struct sp_feature {
 /** Tries out each kernel feature and capability. `features` holds struct sp_feature. */
 int sp_check_features(struct sp_array *features, struct sp_error *err);
 
+/* --- inspect ----------------------------------------------------------------------------------------- */
+
+struct sp_mapping_summary {
+	const Sealpoint__Vma *vma;
+	uint64_t pages[SP_PAGE_STATES]; /* of 4 KiB, whatever the mapping's page size */
+};
+
+/** Counts the page states of each mapping of a process. `summaries` holds struct sp_mapping_summary. */
+int sp_summarize_mappings(struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
+			  struct sp_array *summaries, struct sp_error *err);
+
 /* --- core ------------------------------------------------------------------------------------------- */
 
 /** Writes an ELF core file of the checkpoint's process: all threads, registers, mappings and memory. */

@@ -177,6 +177,9 @@ struct sp_facet {
 	/** Optional. Refuses early what this machine cannot give (a missing capability, a limit). */
 	int (*check)(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData body,
 		     struct sp_error *err);
+	/** Optional. What a debugger wants to know of it: a note of an ELF core file, and its type (NT_AUXV). */
+	int (*core_note)(ProtobufCBinaryData body, uint32_t *type, struct sp_blob *note,
+			 struct sp_error *err);
 };
 
 /* --- the registry -------------------------------------------------------------------------------------- */
