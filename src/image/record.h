@@ -1,14 +1,16 @@
 /*
  * Records: protobuf messages in a file, each with its length, its type and a checksum.
  *
- * On disk a record is: u32 length of the payload, u32 type, u64 XXH3-64 over type and payload (seeded
- * with the record's offset, so that a moved record is noticed), payload, all little-endian. A reader
- * hands out no byte that it has not checked.
+ * On disk a record is: u32 length of the payload, u32 type, u64 checksum, payload, all
+ * little-endian. The checksum is XXH3-64 of the payload, seeded with the XXH3-64 of the type's four
+ * bytes, which is seeded with the record's offset in the file: so a moved record is noticed. A
+ * reader hands out no byte that it has not checked.
  */
 #ifndef SEALPOINT_IMAGE_RECORD_H
 #define SEALPOINT_IMAGE_RECORD_H
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -33,9 +35,9 @@ struct sp_record_writer {
 
 /** Creates `name` in the directory. The writer is used by one thread. */
 int sp_record_writer_open(struct sp_record_writer *writer, int dirfd, const char *name,
-			  struct sp_error *err);
+                          struct sp_error *err);
 int sp_record_write(struct sp_record_writer *writer, enum sp_record_type type,
-		    const ProtobufCMessage *message, struct sp_error *err);
+                    const ProtobufCMessage *message, struct sp_error *err);
 /** Flushes and syncs; closes in any case. */
 int sp_record_writer_finish(struct sp_record_writer *writer, struct sp_error *err);
 void sp_record_writer_abandon(struct sp_record_writer *writer);
@@ -49,27 +51,29 @@ struct sp_record {
 
 struct sp_record_reader {
 	char name[64];
-	uint8_t *bytes; /* the whole file, mapped */
+	uint8_t *bytes; /* the whole file, mapped, or memory of the caller's */
 	size_t size;
 	size_t position;
+	bool mapped;
 };
 
 int sp_record_reader_open(struct sp_record_reader *reader, int dirfd, const char *name,
-			  struct sp_error *err);
+                          struct sp_error *err);
 /** Reads from memory that the caller keeps: what a fuzzer or a socket gives. */
 void sp_record_reader_memory(struct sp_record_reader *reader, const char *name, uint8_t *bytes,
-			     size_t size);
-/** Returns 1 and the next record, 0 at the end, or a negative errno. Unknown types are handed out. */
+                             size_t size);
+/** Returns 1 and the next record, 0 at the end, or a negative errno. Unknown types are handed out.
+ */
 int sp_record_next(struct sp_record_reader *reader, struct sp_record *record, struct sp_error *err);
 void sp_record_reader_close(struct sp_record_reader *reader);
 
 /**
- * Unpacks a payload into a message of the caller's (free with protobuf_c_message_free_unpacked). NULL
- * and an error that names file and offset if the bytes are not such a message.
+ * Unpacks a payload into a message of the caller's (free with protobuf_c_message_free_unpacked).
+ * NULL and an error that names file and offset if the bytes are not such a message.
  */
 ProtobufCMessage *sp_record_unpack(const struct sp_record_reader *reader,
-				   const struct sp_record *record,
-				   const ProtobufCMessageDescriptor *descriptor,
-				   struct sp_error *err);
+                                   const struct sp_record *record,
+                                   const ProtobufCMessageDescriptor *descriptor,
+                                   struct sp_error *err);
 
 #endif

@@ -1,0 +1,189 @@
+/*
+ * Records on disk: see record.h. The writer goes through stdio and syncs once, at its end; the
+ * reader maps the whole file and checks each record's length and checksum before it hands the
+ * payload out.
+ */
+#include "image/record.h"
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/error.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* Far more than any kind stores in one record, and small enough to be unpacked in memory. */
+#define RECORD_SIZE_MAX (64U << 20)
+
+struct record_header {
+	uint32_t length;
+	uint32_t type;
+	uint64_t checksum;
+};
+
+/** `type` as it stands in the file. Offset and type are mixed in as seeds, one after the other. */
+static uint64_t record_checksum(uint64_t offset, uint32_t type, const void *payload, size_t size)
+{
+	uint64_t seed = XXH3_64bits_withSeed(&type, sizeof(type), offset);
+
+	return XXH3_64bits_withSeed(payload, size, seed);
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+int sp_record_writer_open(struct sp_record_writer *writer, int dirfd, const char *name,
+                          struct sp_error *err)
+{
+	sp_cleanup_close int fd =
+	        openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	*writer = (struct sp_record_writer){0};
+	if (fd < 0)
+		return sp_fail_errno(err, errno, "cannot create %s", name);
+	writer->file = fdopen(fd, "w");
+	if (!writer->file)
+		return sp_fail_errno(err, errno, "cannot create %s", name);
+	sp_steal_fd(&fd);
+	snprintf(writer->name, sizeof(writer->name), "%s", name);
+	return 0;
+}
+
+int sp_record_write(struct sp_record_writer *writer, enum sp_record_type type,
+                    const ProtobufCMessage *message, struct sp_error *err)
+{
+	size_t size = protobuf_c_message_get_packed_size(message);
+	sp_cleanup_free uint8_t *payload = NULL;
+	struct record_header header;
+
+	if (size > RECORD_SIZE_MAX)
+		return sp_fail(err, EMSGSIZE, "cannot write %s: a %s of %zu bytes is too large",
+		               writer->name, message->descriptor->short_name, size);
+	payload = sp_alloc(size);
+	protobuf_c_message_pack(message, payload);
+	header.length = htole32((uint32_t)size);
+	header.type = htole32(type);
+	header.checksum = htole64(record_checksum(writer->offset, header.type, payload, size));
+	if (fwrite(&header, sizeof(header), 1, writer->file) != 1 ||
+	    fwrite(payload, 1, size, writer->file) != size)
+		return sp_fail_errno(err, errno, "cannot write %s", writer->name);
+	writer->offset += sizeof(header) + size;
+	return 0;
+}
+
+int sp_record_writer_finish(struct sp_record_writer *writer, struct sp_error *err)
+{
+	sp_cleanup_file FILE *file = sp_steal_ptr(&writer->file);
+
+	if (fflush(file) != 0)
+		return sp_fail_errno(err, errno, "cannot write %s", writer->name);
+	if (fsync(fileno(file)) < 0)
+		return sp_fail_errno(err, errno, "cannot sync %s", writer->name);
+	return 0;
+}
+
+void sp_record_writer_abandon(struct sp_record_writer *writer)
+{
+	if (writer->file)
+		fclose(writer->file);
+	writer->file = NULL;
+}
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+int sp_record_reader_open(struct sp_record_reader *reader, int dirfd, const char *name,
+                          struct sp_error *err)
+{
+	/* O_NONBLOCK: a FIFO in the place of an image must not hold us up. */
+	sp_cleanup_close int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat stat;
+	void *bytes;
+
+	sp_record_reader_memory(reader, name, NULL, 0);
+	if (fd < 0)
+		return sp_fail_errno(err, errno, "cannot open %s", name);
+	if (fstat(fd, &stat) < 0)
+		return sp_fail_errno(err, errno, "cannot read %s", name);
+	if (!S_ISREG(stat.st_mode))
+		return sp_fail(err, EINVAL, "cannot read %s: it is not a regular file", name);
+	if (stat.st_size == 0)
+		return 0;
+	bytes = mmap(NULL, (size_t)stat.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (bytes == MAP_FAILED)
+		return sp_fail_errno(err, errno, "cannot map %s", name);
+	reader->bytes = bytes;
+	reader->size = (size_t)stat.st_size;
+	reader->mapped = true;
+	return 0;
+}
+
+void sp_record_reader_memory(struct sp_record_reader *reader, const char *name, uint8_t *bytes,
+                             size_t size)
+{
+	*reader = (struct sp_record_reader){.bytes = bytes, .size = size};
+	snprintf(reader->name, sizeof(reader->name), "%s", name);
+}
+
+int sp_record_next(struct sp_record_reader *reader, struct sp_record *record, struct sp_error *err)
+{
+	size_t left = reader->size - reader->position;
+	const uint8_t *at = reader->bytes + reader->position;
+	struct record_header header;
+	uint32_t length;
+
+	if (left == 0)
+		return 0;
+	if (left < sizeof(header))
+		return sp_fail(err, EBADMSG,
+		               "%s is cut off: %zu stray bytes at offset %zu where a record begins",
+		               reader->name, left, reader->position);
+	memcpy(&header, at, sizeof(header));
+	length = le32toh(header.length);
+	left -= sizeof(header);
+	if (length > left || length > RECORD_SIZE_MAX)
+		return sp_fail(err, EBADMSG,
+		               "%s is cut off or damaged: the record at offset %zu claims "
+		               "%" PRIu32 " bytes, and %zu follow",
+		               reader->name, reader->position, length, left);
+	if (record_checksum(reader->position, header.type, at + sizeof(header), length) !=
+	    le64toh(header.checksum))
+		return sp_fail(
+		        err, EBADMSG,
+		        "%s is damaged: the record at offset %zu does not match its checksum",
+		        reader->name, reader->position);
+	*record = (struct sp_record){
+	        .type = (enum sp_record_type)le32toh(header.type),
+	        .payload = at + sizeof(header),
+	        .size = length,
+	        .offset = reader->position,
+	};
+	reader->position += sizeof(header) + length;
+	return 1;
+}
+
+void sp_record_reader_close(struct sp_record_reader *reader)
+{
+	if (reader->mapped)
+		munmap(reader->bytes, reader->size);
+	*reader = (struct sp_record_reader){0};
+}
+
+ProtobufCMessage *sp_record_unpack(const struct sp_record_reader *reader,
+                                   const struct sp_record *record,
+                                   const ProtobufCMessageDescriptor *descriptor,
+                                   struct sp_error *err)
+{
+	ProtobufCMessage *message =
+	        protobuf_c_message_unpack(descriptor, NULL, record->size, record->payload);
+
+	if (!message)
+		sp_fail(err, EBADMSG, "%s: the record at offset %" PRIu64 " is not a valid %s",
+		        reader->name, record->offset, descriptor->short_name);
+	return message;
+}
