@@ -1,9 +1,10 @@
 /*
- * A checkpoint directory: manifest, records, page store; written so that it exists wholly or not at all.
+ * A checkpoint directory: manifest, records, page store; written so that it exists wholly or not at
+ * all.
  *
  * While it is written it is called DIR.partial-PID, beside DIR. Committing syncs all files and the
- * directory, renames it to DIR and syncs the parent directory (D4). DIR must not exist before, or be an
- * empty directory.
+ * directory, renames it to DIR and syncs the parent directory (D4). DIR must not exist before, or
+ * be an empty directory.
  */
 #ifndef SEALPOINT_IMAGE_CHECKPOINT_H
 #define SEALPOINT_IMAGE_CHECKPOINT_H
@@ -28,22 +29,24 @@
 #define SP_IMAGE_PAGE_INDEX "pages.idx"
 
 struct sp_checkpoint_writer {
-	char path[PATH_MAX];	/* where it will be */
+	char path[PATH_MAX];    /* where it will be */
 	char partial[PATH_MAX]; /* where it is until then */
 	int dirfd;
 	struct sp_record_writer records;
 	struct sp_page_writer *pages;
 };
 
-/** Makes the partial directory and opens both files. Tells in words if DIR exists and is not empty. */
+/** Makes the partial directory and opens both files. Tells in words if DIR exists and is not empty.
+ */
 int sp_checkpoint_create(struct sp_checkpoint_writer *writer, const char *path,
-			 const struct sp_page_writer_options *options, struct sp_error *err);
+                         const struct sp_page_writer_options *options, struct sp_error *err);
 /**
- * Finishes the page store and the records, fills in the manifest (versions, id, host, kernel, processor,
- * file list; the caller has set the rest), writes and syncs it, and renames. `stats` may be NULL.
+ * Finishes the page store and the records, fills in the manifest (versions, id, host, kernel,
+ * processor, file list; the caller has set the rest), writes and syncs it, and renames. `stats` may
+ * be NULL.
  */
 int sp_checkpoint_commit(struct sp_checkpoint_writer *writer, Sealpoint__Manifest *manifest,
-			 struct sp_page_stats *stats, struct sp_error *err);
+                         struct sp_page_stats *stats, struct sp_error *err);
 /** Removes what was written so far. Does nothing after a commit. */
 void sp_checkpoint_abandon(struct sp_checkpoint_writer *writer);
 
@@ -54,16 +57,16 @@ struct sp_checkpoint {
 	Sealpoint__Manifest *manifest;
 	struct sp_array processes;   /* Sealpoint__Process * */
 	struct sp_array threads;     /* Sealpoint__Thread *, in the order saved: a leader first */
-	struct sp_array vmas;	     /* Sealpoint__Vma *, ascending in each process */
-	struct sp_array files;	     /* Sealpoint__OpenFile *, files[i]->id == i + 1 */
+	struct sp_array vmas;        /* Sealpoint__Vma *, ascending in each process */
+	struct sp_array files;       /* Sealpoint__OpenFile *, files[i]->id == i + 1 */
 	struct sp_array descriptors; /* Sealpoint__Descriptor * */
 	struct sp_page_store *pages;
 	struct sp_checkpoint *parent; /* the checkpoint it stands on, or NULL; owned */
 };
 
 /**
- * Opens a checkpoint and its chain. Checks versions, sizes, all record checksums, page-store index and
- * every reference (pids, file ids, ranges, object numbers), but not the frames (verify does).
+ * Opens a checkpoint and its chain. Checks versions, sizes, all record checksums, page-store index
+ * and every reference (pids, file ids, ranges, object numbers), but not the frames (verify does).
  * The error says what, where, and what to do.
  */
 int sp_checkpoint_open(struct sp_checkpoint **checkpoint, const char *path, struct sp_error *err);

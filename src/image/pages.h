@@ -1,17 +1,18 @@
 /*
  * The page store: contents of address spaces and of files, by object and page.
  *
- * An object is an address space of a process (offsets are addresses) or the contents of a memfd, of a
- * shared anonymous mapping or of an unlinked file (offsets are file offsets). Each page of an object
- * that was added has exactly one state (DESIGN D6).
+ * An object is an address space of a process (offsets are addresses) or the contents of a memfd, of
+ * a shared anonymous mapping or of an unlinked file (offsets are file offsets). Each page of an
+ * object that was added has exactly one state (DESIGN D6).
  *
  * On disk: pages.img holds independent frames of up to 512 KiB of pages, zstd frames with content
  * checksum, or raw and page-aligned with "none" so that they can be mapped; pages.idx holds
- * SP_RECORD_PAGE_INDEX records: for runs of pages their state, and for DATA the frame and the place in
- * it; for frames their offset, sizes and checksum.
+ * SP_RECORD_PAGE_INDEX records: for runs of pages their state, and for DATA the frame and the place
+ * in it; for frames their offset, sizes and checksum.
  *
- * The writer has a pool of workers: each reads a frame's pages from their source, finds all-zero pages
- * (DATA becomes ZERO), compresses, writes. Memory is bounded by workers x frame, whatever is saved.
+ * The writer has a pool of workers: each reads a frame's pages from their source, finds all-zero
+ * pages (DATA becomes ZERO), compresses, writes. Memory is bounded by workers x frame, whatever is
+ * saved.
  */
 #ifndef SEALPOINT_IMAGE_PAGES_H
 #define SEALPOINT_IMAGE_PAGES_H
@@ -43,7 +44,7 @@ const char *sp_page_state_name(enum sp_page_state state);
 /** Where the writer's workers get contents from. Called by several threads at once. */
 struct sp_page_source {
 	int (*read)(void *context, uint64_t offset, void *buffer, size_t size,
-		    struct sp_error *err);
+	            struct sp_error *err);
 	void *context;
 	void (*release)(void *context); /* may be NULL; called once, when the writer is finished */
 };
@@ -58,14 +59,14 @@ struct sp_page_stats {
 struct sp_page_writer;
 
 struct sp_page_writer_options {
-	int level;	  /* zstd level (negative ones are fast), or SP_COMPRESS_NONE */
-	unsigned workers; /* 0: one per online processor, at most 16 */
-	struct sp_log *log;	/* may be NULL; progress against expected_bytes */
+	int level;          /* zstd level (negative ones are fast), or SP_COMPRESS_NONE */
+	unsigned workers;   /* 0: one per online processor, at most 16 */
+	struct sp_log *log; /* may be NULL; progress against expected_bytes */
 	uint64_t expected_bytes;
 };
 
 int sp_page_writer_open(struct sp_page_writer **writer, int dirfd,
-			const struct sp_page_writer_options *options, struct sp_error *err);
+                        const struct sp_page_writer_options *options, struct sp_error *err);
 /** A new object number, from 1. */
 uint32_t sp_page_writer_new_object(struct sp_page_writer *writer);
 /** Registers a source; valid until the writer is finished. Returns a handle for add(). */
@@ -76,16 +77,17 @@ uint32_t sp_page_writer_add_source(struct sp_page_writer *writer, struct sp_page
  * workers are busy. An error of a worker is returned by this or a later call.
  */
 int sp_page_writer_add(struct sp_page_writer *writer, uint32_t object, struct sp_range range,
-		       enum sp_page_state state, uint32_t source, struct sp_error *err);
+                       enum sp_page_state state, uint32_t source, struct sp_error *err);
 /** Waits until all that was added has been read: from then on the sources may change. */
 int sp_page_writer_drain(struct sp_page_writer *writer, struct sp_error *err);
 /** Writes the index, syncs both files, frees the writer, also on failure. `stats` may be NULL. */
 int sp_page_writer_finish(struct sp_page_writer *writer, struct sp_page_stats *stats,
-			  struct sp_error *err);
+                          struct sp_error *err);
 /** Stops the workers and frees everything; the files stay half written for the caller to remove. */
 void sp_page_writer_abandon(struct sp_page_writer *writer);
 
-/* --- reading ------------------------------------------------------------------------------------ */
+/* --- reading ------------------------------------------------------------------------------------
+ */
 
 struct sp_page_store;
 
@@ -97,46 +99,52 @@ struct sp_page_run {
 /** Receives an object's contents. data() and zero() are called by several threads at once. */
 struct sp_page_sink {
 	int (*data)(void *context, uint64_t offset, const void *bytes, size_t size,
-		    struct sp_error *err);
+	            struct sp_error *err);
 	int (*zero)(void *context, struct sp_range range, struct sp_error *err); /* may be NULL */
 	void *context;
 };
 
 /**
- * Opens the store of a checkpoint directory. `parent` is the store to resolve PARENT pages in, or NULL;
- * it must live as long. Everything read is checked before use.
+ * Opens the store of a checkpoint directory. `parent` is the store to resolve PARENT pages in, or
+ * NULL; it must live as long. Everything read is checked before use.
  */
 int sp_page_store_open(struct sp_page_store **store, int dirfd, struct sp_page_store *parent,
-		       struct sp_error *err);
+                       struct sp_error *err);
 void sp_page_store_close(struct sp_page_store *store);
 void sp_page_store_stats(const struct sp_page_store *store, struct sp_page_stats *stats);
 
-/** Calls `visit` for the runs of an object inside `within`, ascending; stops at a non-zero return. */
+/** Calls `visit` for the runs of an object inside `within`, ascending; stops at a non-zero return.
+ */
 int sp_page_store_walk(struct sp_page_store *store, uint32_t object, struct sp_range within,
-		       int (*visit)(void *context, const struct sp_page_run *run), void *context,
-		       struct sp_error *err);
+                       int (*visit)(void *context, const struct sp_page_run *run), void *context,
+                       struct sp_error *err);
 /**
- * Reads bytes of an object at any offset (not only page-aligned). Holes, zero and guard pages read as zeros;
- * FILE pages and pages that were never added fail with ENODATA. Keeps a few frames; one thread at a time.
+ * Reads bytes of an object at any offset (not only page-aligned). Holes, zero and guard pages read
+ * as zeros; FILE pages and pages that were never added fail with ENODATA. Keeps a few frames; one
+ * thread at a time.
  */
 int sp_page_store_read(struct sp_page_store *store, uint32_t object, uint64_t offset, void *buffer,
-		       size_t size, struct sp_error *err);
+                       size_t size, struct sp_error *err);
 /**
  * Gives all contents of the object inside `within` to the sink, by a pool of workers (0: one per
- * processor). `bytes` is valid during the call only; raw frames are handed out from a mapping, without a copy.
+ * processor). `bytes` is valid during the call only; raw frames are handed out from a mapping,
+ * without a copy.
  */
 int sp_page_store_load(struct sp_page_store *store, uint32_t object, struct sp_range within,
-		       const struct sp_page_sink *sink, unsigned workers, struct sp_error *err);
+                       const struct sp_page_sink *sink, unsigned workers, struct sp_error *err);
 /** Checks every frame of the store (not of its parent): checksum, sizes, decompression. */
 int sp_page_store_verify(struct sp_page_store *store, struct sp_log *log, struct sp_error *err);
 
-/* --- contents of files (memfd, shared anonymous memory, unlinked files) --------------------------- */
+/* --- contents of files (memfd, shared anonymous memory, unlinked files)
+ * --------------------------- */
 
-/** Adds the contents of `fd` up to `size` as a new object, holes as HOLE. Duplicates the descriptor. */
+/** Adds the contents of `fd` up to `size` as a new object, holes as HOLE. Duplicates the
+ * descriptor. */
 int sp_content_save(struct sp_page_writer *writer, int fd, uint64_t size, uint32_t *object,
-		    struct sp_error *err);
-/** Writes an object's contents into `fd`, a new empty file, and gives it `size`. Holes stay holes. */
+                    struct sp_error *err);
+/** Writes an object's contents into `fd`, a new empty file, and gives it `size`. Holes stay holes.
+ */
 int sp_content_load(struct sp_page_store *store, uint32_t object, int fd, uint64_t size,
-		    struct sp_error *err);
+                    struct sp_error *err);
 
 #endif

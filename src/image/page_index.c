@@ -1,0 +1,283 @@
+/*
+ * Reading the page index: see page_index.h. The sums that a chunk implies (page numbers, places in
+ * a frame) are made here, each checked before it can overflow.
+ */
+#include "image/page_index.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+void sp_page_index_init(struct sp_page_index *index, uint64_t file_size)
+{
+	*index = (struct sp_page_index){
+	        .runs = SP_ARRAY_OF(struct sp_index_run),
+	        .frames = SP_ARRAY_OF(struct sp_frame),
+	        .file_size = file_size,
+	        .sorted = true,
+	};
+}
+
+void sp_page_index_release(struct sp_page_index *index)
+{
+	sp_array_release(&index->runs);
+	sp_array_release(&index->frames);
+}
+
+static int compare_runs(const void *left, const void *right)
+{
+	const struct sp_index_run *a = left, *b = right;
+
+	if (a->object != b->object)
+		return a->object < b->object ? -1 : 1;
+	return a->page < b->page ? -1 : a->page > b->page;
+}
+
+static void append_run(struct sp_page_index *index, const struct sp_index_run *run)
+{
+	size_t count = index->runs.count;
+
+	if (count > 0 && compare_runs(sp_array_at(&index->runs, count - 1), run) > 0)
+		index->sorted = false;
+	sp_array_append(&index->runs, run);
+}
+
+/* --- one chunk ------------------------------------------------------------------------------- */
+
+/** Where the decoding of a chunk stands. */
+struct chunk_cursor {
+	const Sealpoint__PageIndex *chunk;
+	size_t run;          /* the next in the columns */
+	uint64_t page;       /* behind the last run of this object */
+	uint64_t data_pages; /* DATA pages so far: the place of the next one */
+};
+
+static int check_columns(const Sealpoint__PageIndex *chunk, struct sp_error *err)
+{
+	uint64_t runs = 0;
+
+	if (chunk->n_objects != chunk->n_object_runs)
+		return sp_fail(err, EBADMSG, "%zu objects with %zu numbers of runs",
+		               chunk->n_objects, chunk->n_object_runs);
+	for (size_t i = 0; i < chunk->n_object_runs; i++)
+		runs += chunk->object_runs[i];
+	if (chunk->n_gaps != runs || chunk->n_lengths != runs || chunk->n_states != runs)
+		return sp_fail(err, EBADMSG,
+		               "columns of %zu, %zu and %zu entries for %" PRIu64 " runs",
+		               chunk->n_gaps, chunk->n_lengths, chunk->n_states, runs);
+	return 0;
+}
+
+static int add_run(struct sp_page_index *index, struct chunk_cursor *cursor, uint32_t object,
+                   struct sp_error *err)
+{
+	uint64_t gap = cursor->chunk->gaps[cursor->run];
+	uint64_t length = cursor->chunk->lengths[cursor->run];
+	uint32_t state = cursor->chunk->states[cursor->run];
+	struct sp_index_run run = {.object = object, .state = (uint8_t)state};
+
+	cursor->run++;
+	if (state >= SP_PAGE_STATES)
+		return sp_fail(err, EBADMSG,
+		               "object %" PRIu32 " has pages in the unknown state %" PRIu32, object,
+		               state);
+	if (gap >= SP_INDEX_PAGES_END - cursor->page || length == 0 ||
+	    length > SP_INDEX_PAGES_END - cursor->page - gap)
+		return sp_fail(err, EBADMSG,
+		               "object %" PRIu32 " has a run of %" PRIu64 " pages, %" PRIu64
+		               " pages behind page %" PRIu64 ", which cannot be",
+		               object, length, gap, cursor->page);
+	run.page = cursor->page + gap;
+	run.pages = length;
+	cursor->page = run.page + length;
+	if (state == SP_PAGE_DATA) {
+		if (length > SP_FRAME_PAGES - cursor->data_pages)
+			return sp_fail(err, EBADMSG, "a frame holds more than %llu pages",
+			               SP_FRAME_PAGES);
+		run.place = cursor->data_pages;
+		run.frame = (uint32_t)index->frames.count;
+		cursor->data_pages += length;
+	}
+	append_run(index, &run);
+	return 0;
+}
+
+static int add_object(struct sp_page_index *index, struct chunk_cursor *cursor, size_t number,
+                      struct sp_error *err)
+{
+	uint32_t object = cursor->chunk->objects[number];
+	int status;
+
+	if (object == 0)
+		return sp_fail(err, EBADMSG, "an object has the number 0");
+	cursor->page = 0;
+	for (uint32_t i = 0; i < cursor->chunk->object_runs[number]; i++) {
+		status = add_run(index, cursor, object, err);
+		if (status < 0)
+			return status;
+	}
+	return 0;
+}
+
+static int add_frame(struct sp_page_index *index, const Sealpoint__PageIndex *chunk,
+                     uint64_t data_pages, struct sp_error *err)
+{
+	struct sp_frame frame = {
+	        .offset = chunk->frame_offset,
+	        .checksum = chunk->frame_checksum,
+	        .size = (uint32_t)chunk->frame_size,
+	        .pages = (uint16_t)data_pages,
+	        .encoding = (uint8_t)chunk->frame_encoding,
+	};
+	int status;
+
+	if ((data_pages == 0) != (chunk->frame_size == 0))
+		return sp_fail(err, EBADMSG,
+		               "%" PRIu64 " DATA pages in a frame of %" PRIu64 " bytes", data_pages,
+		               chunk->frame_size);
+	if (data_pages == 0)
+		return 0;
+	if (frame.size != chunk->frame_size || frame.encoding != chunk->frame_encoding)
+		return sp_fail(err, EBADMSG,
+		               "a frame of %" PRIu64 " bytes in encoding %" PRIu32
+		               ", which cannot be",
+		               chunk->frame_size, chunk->frame_encoding);
+	status = sp_frame_check(&frame, index->file_size, err);
+	if (status == 0)
+		sp_array_append(&index->frames, &frame);
+	return status;
+}
+
+int sp_page_index_add(struct sp_page_index *index, const Sealpoint__PageIndex *chunk,
+                      struct sp_error *err)
+{
+	struct chunk_cursor cursor = {.chunk = chunk};
+	int status = check_columns(chunk, err);
+
+	for (size_t i = 0; status == 0 && i < chunk->n_objects; i++)
+		status = add_object(index, &cursor, i, err);
+	if (status < 0)
+		return status;
+	return add_frame(index, chunk, cursor.data_pages, err);
+}
+
+/* --- the whole ------------------------------------------------------------------------------- */
+
+static int check_runs(const struct sp_page_index *index, struct sp_error *err)
+{
+	for (size_t i = 1; i < index->runs.count; i++) {
+		const struct sp_index_run *run = sp_array_at(&index->runs, i), *before = run - 1;
+
+		if (before->object == run->object && before->page + before->pages > run->page)
+			return sp_fail(err, EBADMSG,
+			               "page %" PRIu64 " of object %" PRIu32 " has two states",
+			               run->page, run->object);
+	}
+	return 0;
+}
+
+static int compare_extents(const void *left, const void *right)
+{
+	const struct sp_range *a = left, *b = right;
+
+	return a->start < b->start ? -1 : a->start > b->start;
+}
+
+/** Every byte of pages.img belongs to exactly one frame, and so to a checksum. */
+static int check_frames(const struct sp_page_index *index, struct sp_error *err)
+{
+	sp_cleanup_array struct sp_array extents = SP_ARRAY_OF(struct sp_range);
+	uint64_t covered = 0;
+
+	for (size_t i = 0; i < index->frames.count; i++) {
+		const struct sp_frame *frame = sp_array_at(&index->frames, i);
+		struct sp_range extent = {frame->offset, frame->offset + frame->size};
+
+		sp_array_append(&extents, &extent);
+	}
+	if (extents.count > 0)
+		qsort(extents.items, extents.count, sizeof(struct sp_range), compare_extents);
+	for (size_t i = 0; i < extents.count; i++) {
+		const struct sp_range *extent = sp_array_at(&extents, i);
+
+		if (extent->start != covered)
+			return sp_fail(err, EBADMSG,
+			               "the frames of pages.img %s at offset %" PRIu64,
+			               extent->start < covered ? "overlap" : "leave a gap",
+			               extent->start < covered ? extent->start : covered);
+		covered = extent->end;
+	}
+	if (covered != index->file_size)
+		return sp_fail(err, EBADMSG,
+		               "the frames of pages.img end at offset %" PRIu64
+		               ", but the file has %" PRIu64 " bytes",
+		               covered, index->file_size);
+	return 0;
+}
+
+int sp_page_index_complete(struct sp_page_index *index, struct sp_error *err)
+{
+	int status;
+
+	if (!index->sorted)
+		qsort(index->runs.items, index->runs.count, sizeof(struct sp_index_run),
+		      compare_runs);
+	index->sorted = true;
+	status = check_runs(index, err);
+	return status < 0 ? status : check_frames(index, err);
+}
+
+static int read_chunk(struct sp_page_index *index, const struct sp_record_reader *reader,
+                      const struct sp_record *record, struct sp_error *err)
+{
+	ProtobufCMessage *message;
+	int status;
+
+	if (record->type != SP_RECORD_PAGE_INDEX)
+		return 0;
+	message = sp_record_unpack(reader, record, &sealpoint__page_index__descriptor, err);
+	if (!message)
+		return -EBADMSG;
+	status = sp_page_index_add(index, (const Sealpoint__PageIndex *)message, err);
+	protobuf_c_message_free_unpacked(message, NULL);
+	if (status < 0)
+		return sp_error_context(err, "%s is damaged: the record at offset %" PRIu64,
+		                        reader->name, record->offset);
+	return 0;
+}
+
+int sp_page_index_read(struct sp_page_index *index, struct sp_record_reader *reader,
+                       struct sp_error *err)
+{
+	struct sp_record record;
+	int status;
+
+	while ((status = sp_record_next(reader, &record, err)) > 0) {
+		status = read_chunk(index, reader, &record, err);
+		if (status < 0)
+			return status;
+	}
+	if (status < 0)
+		return status;
+	status = sp_page_index_complete(index, err);
+	return status < 0 ? sp_error_context(err, "%s is damaged", reader->name) : 0;
+}
+
+size_t sp_page_index_search(const struct sp_page_index *index, uint32_t object, uint64_t page)
+{
+	size_t low = 0, high = index->runs.count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		const struct sp_index_run *run = sp_array_at(&index->runs, middle);
+
+		if (run->object < object ||
+		    (run->object == object && run->page + run->pages <= page))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}

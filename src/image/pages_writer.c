@@ -1,0 +1,376 @@
+/*
+ * Writing the page store: see pages.h. The caller's thread gathers pieces into batches; workers
+ * read, compress and write them, each frame at the next free offset of pages.img when it is ready;
+ * the chunks of the index are written in the order of the batches. So nothing grows with what is
+ * saved.
+ */
+#include "image/checkpoint.h"
+#include "image/page_batch.h"
+#include "image/page_index.h"
+#include "image/pages.h"
+#include "image/pool.h"
+#include "image/record.h"
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/io.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
+
+/* What all encoders together may take; strong levels need much, and get fewer workers. */
+#define ENCODERS_MEMORY_MAX (44U << 20)
+/* How much is written before the kernel is asked to begin with it, so that the final sync is short.
+ */
+#define WRITEBACK_SIZE (16U << 20)
+
+struct worker {
+	uint8_t *pages; /* one frame, page-aligned */
+	struct sp_frame_encoder encoder;
+};
+
+struct sp_page_writer {
+	int fd; /* pages.img */
+	struct sp_record_writer index;
+	struct sp_log *log;
+	uint64_t expected_bytes;
+	uint64_t added_bytes;
+
+	struct sp_array objects; /* uint64_t: the end of what was added to object number i + 1 */
+	struct sp_array sources; /* struct sp_page_source *: workers hold them too */
+	struct sp_page_batch *filling;
+
+	struct sp_pool *pool;
+	struct worker *workers;
+	unsigned worker_count;
+
+	pthread_mutex_t lock;
+	pthread_cond_t batch_read;
+	uint64_t unread;    /* batches that were submitted and not read yet */
+	uint64_t end;       /* of pages.img: where the next frame goes */
+	uint64_t writeback; /* up to here writing back has been started */
+
+	struct sp_page_stats stats; /* of the completed batches */
+};
+
+const char *sp_page_state_name(enum sp_page_state state)
+{
+	static const char *const names[SP_PAGE_STATES] = {
+	        [SP_PAGE_HOLE] = "hole", [SP_PAGE_DATA] = "data", [SP_PAGE_PARENT] = "parent",
+	        [SP_PAGE_ZERO] = "zero", [SP_PAGE_FILE] = "file", [SP_PAGE_GUARD] = "guard",
+	};
+
+	return (unsigned)state < SP_PAGE_STATES ? names[state] : "unknown";
+}
+
+/* --- what a worker does ---------------------------------------------------------------------- */
+
+static void batch_was_read(struct sp_page_writer *writer)
+{
+	pthread_mutex_lock(&writer->lock);
+	writer->unread--;
+	pthread_cond_broadcast(&writer->batch_read);
+	pthread_mutex_unlock(&writer->lock);
+}
+
+/** Takes the next free place of pages.img; now and then has the kernel start writing back. */
+static uint64_t reserve(struct sp_page_writer *writer, uint64_t size)
+{
+	uint64_t offset, writeback_from = 0, writeback_size = 0;
+
+	pthread_mutex_lock(&writer->lock);
+	offset = writer->end;
+	writer->end += size;
+	if (offset - writer->writeback >= WRITEBACK_SIZE) {
+		writeback_from = writer->writeback;
+		writeback_size = offset - writer->writeback;
+		writer->writeback = offset;
+	}
+	pthread_mutex_unlock(&writer->lock);
+	/* Only a hint: what fails or is missed here is caught by the sync at the end. */
+	if (writeback_size > 0)
+		sync_file_range(writer->fd, (off_t)writeback_from, (off_t)writeback_size,
+		                SYNC_FILE_RANGE_WRITE);
+	return offset;
+}
+
+static int write_frame(struct sp_page_writer *writer, struct worker *worker, struct sp_frame *frame,
+                       struct sp_error *err)
+{
+	const void *stored;
+	int status = sp_frame_encode(&worker->encoder, worker->pages, frame, &stored, err);
+
+	if (status < 0)
+		return status;
+	frame->offset = reserve(writer, frame->size);
+	status = sp_pwrite_full(writer->fd, stored, frame->size, (off_t)frame->offset);
+	return status < 0 ? sp_fail_errno(err, -status, "cannot write %s", SP_IMAGE_PAGES) : 0;
+}
+
+static int run_batch(void *context, unsigned number, void *job, struct sp_error *err)
+{
+	struct sp_page_writer *writer = context;
+	struct worker *worker = &writer->workers[number];
+	struct sp_page_batch *batch = job;
+	bool failed = sp_pool_failed(writer->pool);
+	int status = failed ? 0 : sp_page_batch_read(batch, worker->pages, err);
+
+	batch_was_read(writer);
+	if (failed || status < 0)
+		return status;
+	sp_page_batch_sort_out(batch, worker->pages);
+	return batch->frame.pages > 0 ? write_frame(writer, worker, &batch->frame, err) : 0;
+}
+
+static int complete_batch(void *context, void *job, struct sp_error *err)
+{
+	struct sp_page_writer *writer = context;
+	struct sp_page_batch *batch = job;
+	Sealpoint__PageIndex chunk;
+
+	for (size_t i = 0; i < batch->run_count; i++)
+		writer->stats.pages[batch->states[i]] += batch->lengths[i];
+	writer->stats.raw_bytes += batch->frame.pages * SP_PAGE_SIZE;
+	writer->stats.stored_bytes += batch->frame.size;
+	writer->stats.frames += batch->frame.pages > 0;
+	sp_page_batch_chunk(batch, &chunk);
+	return sp_record_write(&writer->index, SP_RECORD_PAGE_INDEX, &chunk.base, err);
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+static int create_files(struct sp_page_writer *writer, int dirfd, struct sp_error *err)
+{
+	writer->fd = openat(dirfd, SP_IMAGE_PAGES, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (writer->fd < 0)
+		return sp_fail_errno(err, errno, "cannot create %s", SP_IMAGE_PAGES);
+	return sp_record_writer_open(&writer->index, dirfd, SP_IMAGE_PAGE_INDEX, err);
+}
+
+static int start_workers(struct sp_page_writer *writer,
+                         const struct sp_page_writer_options *options, struct sp_error *err)
+{
+	struct sp_pool_work work = {
+	        .context = writer,
+	        .job_size = sizeof(struct sp_page_batch),
+	        .run = run_batch,
+	        .complete = complete_batch,
+	};
+	size_t memory = SP_FRAME_SIZE + sp_frame_encoder_memory(options->level);
+	unsigned count = options->workers ? options->workers : sp_pool_default_workers();
+
+	if (count > ENCODERS_MEMORY_MAX / memory)
+		count = ENCODERS_MEMORY_MAX / memory;
+	writer->worker_count = count;
+	writer->workers = sp_alloc_zeroed(count, sizeof(struct worker));
+	for (unsigned i = 0; i < count; i++) {
+		writer->workers[i].pages = aligned_alloc(SP_PAGE_SIZE, SP_FRAME_SIZE);
+		if (!writer->workers[i].pages)
+			return sp_fail_errno(err, ENOMEM, "cannot start the page writer");
+		sp_frame_encoder_init(&writer->workers[i].encoder, options->level);
+	}
+	return sp_pool_start(&writer->pool, &work, count, err);
+}
+
+int sp_page_writer_open(struct sp_page_writer **writer, int dirfd,
+                        const struct sp_page_writer_options *options, struct sp_error *err)
+{
+	struct sp_page_writer *opened;
+	int status;
+
+	if (options->level != SP_COMPRESS_NONE &&
+	    (options->level < ZSTD_minCLevel() || options->level > ZSTD_maxCLevel()))
+		return sp_fail(err, EINVAL,
+		               "there is no compression level %d: use 1 (fast) to %d (small), "
+		               "a negative one for speed, or none",
+		               options->level, ZSTD_maxCLevel());
+	opened = sp_alloc_zeroed(1, sizeof(*opened));
+	opened->fd = -1;
+	opened->log = options->log;
+	opened->expected_bytes = options->expected_bytes;
+	opened->objects = SP_ARRAY_OF(uint64_t);
+	opened->sources = SP_ARRAY_OF(struct sp_page_source *);
+	pthread_mutex_init(&opened->lock, NULL);
+	pthread_cond_init(&opened->batch_read, NULL);
+	status = create_files(opened, dirfd, err);
+	if (status == 0)
+		status = start_workers(opened, options, err);
+	if (status < 0)
+		sp_page_writer_abandon(opened);
+	else
+		*writer = opened;
+	return status;
+}
+
+uint32_t sp_page_writer_new_object(struct sp_page_writer *writer)
+{
+	sp_array_push(&writer->objects);
+	return (uint32_t)writer->objects.count;
+}
+
+uint32_t sp_page_writer_add_source(struct sp_page_writer *writer, struct sp_page_source source)
+{
+	struct sp_page_source *kept = sp_alloc(sizeof(*kept));
+
+	*kept = source;
+	sp_array_append(&writer->sources, &kept);
+	return (uint32_t)writer->sources.count;
+}
+
+/* --- adding ---------------------------------------------------------------------------------- */
+
+/** Hands the batch that is being filled to the workers. */
+static void submit(struct sp_page_writer *writer)
+{
+	if (!writer->filling)
+		return;
+	pthread_mutex_lock(&writer->lock);
+	writer->unread++;
+	pthread_mutex_unlock(&writer->lock);
+	writer->filling = NULL;
+	sp_pool_submit(writer->pool);
+}
+
+static int check_addition(struct sp_page_writer *writer, uint32_t object, struct sp_range range,
+                          enum sp_page_state state, uint32_t source, struct sp_error *err)
+{
+	const uint64_t *end;
+
+	if (object == 0 || object > writer->objects.count)
+		return sp_fail(err, EINVAL, "there is no object %" PRIu32 " in the page store",
+		               object);
+	if (state == SP_PAGE_DATA && (source == 0 || source > writer->sources.count))
+		return sp_fail(err, EINVAL, "there is no page source %" PRIu32, source);
+	end = sp_array_at(&writer->objects, object - 1);
+	if ((unsigned)state >= SP_PAGE_STATES || range.start >= range.end || range.start < *end ||
+	    range.start % SP_PAGE_SIZE || range.end % SP_PAGE_SIZE ||
+	    range.end / SP_PAGE_SIZE > SP_INDEX_PAGES_END)
+		return sp_fail(err, EINVAL,
+		               "%s pages at %#" PRIx64 "-%#" PRIx64 " of object %" PRIu32
+		               " cannot be added behind %#" PRIx64,
+		               sp_page_state_name(state), range.start, range.end, object, *end);
+	return 0;
+}
+
+int sp_page_writer_add(struct sp_page_writer *writer, uint32_t object, struct sp_range range,
+                       enum sp_page_state state, uint32_t source, struct sp_error *err)
+{
+	int status = check_addition(writer, object, range, state, source, err);
+	struct sp_page_piece piece = {
+	        .page = range.start / SP_PAGE_SIZE,
+	        .pages = sp_range_size(range) / SP_PAGE_SIZE,
+	        .object = object,
+	        .state = state,
+	};
+
+	if (status < 0)
+		return status;
+	*(uint64_t *)sp_array_at(&writer->objects, object - 1) = range.end;
+	if (state == SP_PAGE_DATA)
+		piece.source = *(struct sp_page_source **)sp_array_at(&writer->sources, source - 1);
+	while (piece.pages > 0) {
+		uint64_t taken;
+
+		if (!writer->filling) {
+			writer->filling = sp_pool_claim(writer->pool);
+			sp_page_batch_clear(writer->filling);
+		}
+		taken = sp_page_batch_add(writer->filling, &piece);
+		piece.page += taken;
+		piece.pages -= taken;
+		if (piece.pages > 0)
+			submit(writer);
+		if (sp_pool_failed(writer->pool))
+			return sp_pool_error(writer->pool, err);
+		if (state == SP_PAGE_DATA) {
+			writer->added_bytes += taken * SP_PAGE_SIZE;
+			sp_progress(writer->log, "saving memory", writer->added_bytes,
+			            writer->expected_bytes);
+		}
+	}
+	return 0;
+}
+
+int sp_page_writer_drain(struct sp_page_writer *writer, struct sp_error *err)
+{
+	submit(writer);
+	pthread_mutex_lock(&writer->lock);
+	while (writer->unread > 0)
+		pthread_cond_wait(&writer->batch_read, &writer->lock);
+	pthread_mutex_unlock(&writer->lock);
+	return sp_pool_error(writer->pool, err);
+}
+
+/* --- the end --------------------------------------------------------------------------------- */
+
+static void release_sources(struct sp_page_writer *writer)
+{
+	for (size_t i = 0; i < writer->sources.count; i++) {
+		struct sp_page_source *source =
+		        *(struct sp_page_source **)sp_array_at(&writer->sources, i);
+
+		if (source->release)
+			source->release(source->context);
+		free(source);
+	}
+	sp_array_release(&writer->sources);
+}
+
+/** Frees the writer, whose pool has ended. */
+static void writer_free(struct sp_page_writer *writer)
+{
+	release_sources(writer);
+	for (unsigned i = 0; i < writer->worker_count; i++) {
+		sp_frame_encoder_release(&writer->workers[i].encoder);
+		free(writer->workers[i].pages);
+	}
+	free(writer->workers);
+	sp_record_writer_abandon(&writer->index);
+	sp_close_scope(&writer->fd);
+	sp_array_release(&writer->objects);
+	pthread_mutex_destroy(&writer->lock);
+	pthread_cond_destroy(&writer->batch_read);
+	free(writer);
+}
+
+static int finish_files(struct sp_page_writer *writer, struct sp_error *err)
+{
+	submit(writer);
+	if (sp_pool_finish(writer->pool, err) < 0)
+		return -err->code;
+	if (fsync(writer->fd) < 0)
+		return sp_fail_errno(err, errno, "cannot sync %s", SP_IMAGE_PAGES);
+	return sp_record_writer_finish(&writer->index, err);
+}
+
+int sp_page_writer_finish(struct sp_page_writer *writer, struct sp_page_stats *stats,
+                          struct sp_error *err)
+{
+	struct sp_error own = {0};
+	int status = finish_files(writer, &own);
+
+	sp_progress_end(writer->log);
+	if (status < 0 && err)
+		*err = own;
+	if (status == 0 && stats)
+		*stats = writer->stats;
+	writer_free(writer);
+	return status;
+}
+
+void sp_page_writer_abandon(struct sp_page_writer *writer)
+{
+	struct sp_error reason = {.code = ECANCELED, .message = "saving was given up"};
+
+	if (writer->pool) {
+		sp_pool_fail(writer->pool, &reason);
+		sp_pool_finish(writer->pool, NULL);
+	}
+	sp_progress_end(writer->log);
+	writer_free(writer);
+}
