@@ -22,9 +22,9 @@ $(BUILD)/tests/subjects/%: tests/subjects/%.c $(wildcard tests/subjects/*.h) $(P
 	@mkdir -p $(@D)
 	$(CC) $(SP_CFLAGS) -O1 -g -o $@ $< -pthread -lrt
 
-$(BUILD)/tests/tools/%: tests/tools/%.c
+$(BUILD)/tests/tools/%: tests/tools/%.c $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(SP_CFLAGS) $(CFLAGS) -o $@ $<
+	$(CC) $(SP_CFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(SP_LIBS)
 
 $(BUILD)/tests/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)

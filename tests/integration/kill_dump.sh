@@ -1,0 +1,56 @@
+#!/bin/bash
+# A dump that is killed at any moment leaves a working, self-checking program as it was: 1,000 times at random
+# moments of its whole length, then at evenly spread system calls of the dump itself. First, two commands that do
+# harm show that harm is noticed.
+#
+# KILL_DUMP_ROUNDS and KILL_DUMP_CALLS change the numbers; KILL_DUMP_CALLS=100000 tries every system call.
+#
+# timeout: 900
+# exclusive: it measures how long a dump takes
+# shellcheck source=tests/lib.sh
+source "$TOP/tests/lib.sh"
+
+mkdir scratch
+
+# Runs kill_dump against a subject of its own, PID in the command; its output is in $1.log.
+kill_dumps() { # NAME MODE ROUNDS COMMAND...
+	local status=0 command=("${@:4}")
+	mkdir "$1" && cd "$1" || exit 1
+	start_subject working strict
+	"$test_tools/kill_dump" "$2" "$3" "$SUBJECT_PID" heartbeat "$TEST_DIR/scratch" \
+		"${command[@]/#PID/$SUBJECT_PID}" >"../$1.log" 2>&1 || status=$?
+	kill -CONT "$SUBJECT_PID" 2>/dev/null
+	cd ..
+	return $status
+}
+
+expect_noticed() { # NAME WORDS COMMAND...
+	kill_dumps "$1" random 20 "${@:3}"
+	if (($? == 1)) && grep -q "harmed: .*$2" "$1.log"; then
+		ok "$TEST_NAME/notices $1"
+	else
+		not_ok "$TEST_NAME/notices $1" "$(tail -n 1 "$1.log")"
+	fi
+	kill -KILL "$SUBJECT_PID" 2>/dev/null
+}
+
+# The target goes on: it finds nothing wrong with itself.
+expect_unharmed() { # NAME MODE ROUNDS
+	if ! kill_dumps "$1" "$2" "$3" "$sealpoint" dump PID -o % --leave-running; then
+		not_ok "$TEST_NAME/$1" "$(tail -n 1 "$1.log")"
+		return
+	fi
+	cd "$1" || exit 1
+	let_go
+	expect_pass "$SUBJECT_PID" 30
+	cd ..
+	cat "$1.log"
+	ok "$TEST_NAME/$1"
+}
+
+# shellcheck disable=SC2016
+expect_noticed "a stop" "stopped" /bin/bash -c 'kill -STOP "$1"; sleep 0.01' bash PID
+# shellcheck disable=SC2016
+expect_noticed "a death" "dead" /bin/bash -c 'sleep 0.01; kill -KILL "$1"; sleep 0.05' bash PID
+expect_unharmed "random moments" random "${KILL_DUMP_ROUNDS:-1000}"
+expect_unharmed "system calls" calls "${KILL_DUMP_CALLS:-500}"

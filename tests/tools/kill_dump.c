@@ -1,0 +1,475 @@
+/*
+ * Kills a dump with SIGKILL, again and again at other moments, and looks each time whether the
+ *target has noticed (DESIGN D3).
+ *
+ *	kill_dump random ROUNDS PID HEARTBEAT SCRATCH COMMAND [ARGUMENT...]
+ *	kill_dump calls ROUNDS PID HEARTBEAT SCRATCH COMMAND [ARGUMENT...]
+ *
+ * "random": at random times, uniform over the measured length of the command. "calls": at system
+ *calls of the command itself, traced for that, before and after each one; with fewer ROUNDS than
+ *there are such moments, at evenly spread ones. Between two system calls nothing outside the
+ *command can change, so that these are all the moments that there are (but for other threads of the
+ *command).
+ *
+ * Each round the command starts with "%" in its arguments replaced by a new name in SCRATCH, which
+ *is emptied after the round. When the command is dead, the target must, within seconds, have no
+ *tracer, no stopped thread, the same mappings, descriptors, and signal masks as at the beginning,
+ *and every counter of its heartbeat (the first word of the file says how many follow it) must go
+ *on.
+ *
+ * Prints what the target looked like when the kills came. Exit status 1 with one line for the first
+ *target that was harmed.
+ */
+#include <dirent.h>
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TEXT_MAX (256 * 1024)
+#define COUNTERS_MAX 64
+#define RECOVERY_S 10 /* generous: the machine may be busy; a harmed target never recovers */
+#define MEASUREMENTS 5
+
+enum phase { RUNNING, SOME_STOPPED, ALL_STOPPED, PAGES_MAPPED, PHASES };
+static const char *const phase_names[] = {"running", "some threads stopped", "all threads stopped",
+                                          "temporary pages mapped"};
+
+struct target {
+	pid_t pid;
+	const volatile uint64_t *heartbeat;
+	char identity[TEXT_MAX]; /* what must not change */
+	char maps[TEXT_MAX];
+	unsigned long hits[PHASES];
+	unsigned long ended; /* the command had ended by itself */
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void sleep_ns(uint64_t ns)
+{
+	nanosleep(&(struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)}, NULL);
+}
+
+static uint64_t random_below(uint64_t limit)
+{
+	static uint64_t state = 88172645463325252ULL;
+
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state % limit;
+}
+
+/* --- what the target looks like ----------------------------------------------------------------
+ */
+
+static void append_file(char *text, const char *path, const char *const *fields)
+{
+	size_t used = strlen(text);
+	FILE *file = fopen(path, "re");
+	char line[1024];
+
+	if (!file)
+		return; /* a thread that has ended; the text differs then */
+	while (fgets(line, sizeof(line), file)) {
+		bool wanted = !fields;
+
+		for (const char *const *field = fields; !wanted && field && *field; field++)
+			wanted = strncmp(line, *field, strlen(*field)) == 0;
+		if (wanted && used + strlen(line) < TEXT_MAX) {
+			strcpy(text + used, line);
+			used += strlen(line);
+		}
+	}
+	fclose(file);
+}
+
+/* Calls `each` for every entry of a directory below /proc/PID. */
+static void for_each_entry(pid_t pid, const char *name, char *text,
+                           void (*each)(char *text, const char *path))
+{
+	char path[PATH_MAX];
+	struct dirent *entry;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	dir = opendir(path);
+	while (dir && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.') {
+			snprintf(path, sizeof(path), "/proc/%d/%s/%s", pid, name, entry->d_name);
+			each(text, path);
+		}
+	if (dir)
+		closedir(dir);
+}
+
+static void append_descriptor(char *text, const char *path)
+{
+	char link[PATH_MAX];
+	ssize_t size = readlink(path, link, sizeof(link) - 1);
+	size_t used = strlen(text);
+
+	if (size > 0)
+		snprintf(text + used, TEXT_MAX - used, "%s %.*s\n", path, (int)size, link);
+}
+
+/* SigPnd and the state are not compared here: see find_stopped(). */
+static void append_thread(char *text, const char *path)
+{
+	static const char *const fields[] = {
+	        "Name:", "Pid:", "TracerPid:", "SigBlk:", "SigIgn:", "SigCgt:", "Seccomp", NULL};
+	char status[PATH_MAX + 8];
+
+	snprintf(status, sizeof(status), "%s/status", path);
+	append_file(text, status, fields);
+}
+
+static void read_maps(pid_t pid, char *text)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	text[0] = '\0';
+	append_file(text, path, NULL);
+}
+
+static void read_identity(pid_t pid, char *text)
+{
+	text[0] = '\0';
+	for_each_entry(pid, "fd", text, append_descriptor);
+	for_each_entry(pid, "task", text, append_thread);
+}
+
+/* Writes a line for each thread that is stopped or traced. */
+static void append_if_stopped(char *text, const char *path)
+{
+	static const char *const fields[] = {"State:", NULL};
+	char status[PATH_MAX + 8], state[TEXT_MAX];
+
+	snprintf(status, sizeof(status), "%s/status", path);
+	state[0] = '\0';
+	append_file(state, status, fields);
+	if (state[0] && strchr("tTXZ", state[strlen("State:\t")]))
+		snprintf(text + strlen(text), TEXT_MAX - strlen(text), "%s %s", path, state);
+}
+
+static size_t count_lines(const char *text)
+{
+	size_t lines = 0;
+
+	while ((text = strchr(text, '\n'))) {
+		lines++;
+		text++;
+	}
+	return lines;
+}
+
+static void append_line(char *text, const char *path)
+{
+	strncat(text, "\n", TEXT_MAX - strlen(text) - 1);
+	(void)path;
+}
+
+static enum phase look(const struct target *target)
+{
+	static char stopped[TEXT_MAX], maps[TEXT_MAX], threads[TEXT_MAX];
+
+	read_maps(target->pid, maps);
+	if (strcmp(maps, target->maps) != 0)
+		return PAGES_MAPPED;
+	stopped[0] = threads[0] = '\0';
+	for_each_entry(target->pid, "task", stopped, append_if_stopped);
+	for_each_entry(target->pid, "task", threads, append_line);
+	if (!stopped[0])
+		return RUNNING;
+	return count_lines(stopped) < strlen(threads) ? SOME_STOPPED : ALL_STOPPED;
+}
+
+/* --- whether it was harmed ---------------------------------------------------------------------
+ */
+
+/* The first line of `after` that `before` has not, or the other way round. */
+static const char *difference(const char *before, const char *after)
+{
+	static char line[512];
+	const char *texts[2] = {after, before};
+
+	for (int i = 0; i < 2; i++)
+		for (const char *at = texts[i]; *at; at = strchr(at, '\n') + 1) {
+			snprintf(line, sizeof(line), "%.*s", (int)(strchr(at, '\n') - at), at);
+			if (!strstr(texts[1 - i], line)) {
+				strncat(line, i ? " (missing)" : " (new)",
+				        sizeof(line) - strlen(line) - 1);
+				return line;
+			}
+		}
+	return "the order";
+}
+
+/* Returns NULL if the target is as it was, else what is wrong with it now. */
+static const char *harm(const struct target *target, const uint64_t *beats)
+{
+	static char text[TEXT_MAX], message[1024];
+
+	if (kill(target->pid, 0) != 0)
+		return "it is dead";
+	text[0] = '\0';
+	for_each_entry(target->pid, "task", text, append_if_stopped);
+	if (text[0]) {
+		snprintf(message, sizeof(message), "stopped: %.900s", text);
+		return message;
+	}
+	read_maps(target->pid, text);
+	if (strcmp(text, target->maps) != 0) {
+		snprintf(message, sizeof(message), "mappings: %s", difference(target->maps, text));
+		return message;
+	}
+	read_identity(target->pid, text);
+	if (strcmp(text, target->identity) != 0) {
+		snprintf(message, sizeof(message), "%s", difference(target->identity, text));
+		return message;
+	}
+	for (uint64_t i = 1; i <= target->heartbeat[0]; i++)
+		if (target->heartbeat[i] == beats[i]) {
+			snprintf(message, sizeof(message), "thread %lu makes no progress", i);
+			return message;
+		}
+	return NULL;
+}
+
+/* Waits until the target is as it was; ends the program if it does not become so. */
+static void expect_unharmed(const struct target *target, const char *moment)
+{
+	uint64_t deadline = now_ns() + RECOVERY_S * 1000000000ULL, beats[COUNTERS_MAX];
+	const char *what;
+
+	for (uint64_t i = 1; i <= target->heartbeat[0]; i++)
+		beats[i] = target->heartbeat[i];
+	while ((what = harm(target, beats))) {
+		if (now_ns() > deadline)
+			errx(1, "killed %s: the target was harmed: %s", moment, what);
+		sleep_ns(1000000);
+	}
+}
+
+/* --- rounds --------------------------------------------------------------------------------------
+ */
+
+static void remove_below(const char *path)
+{
+	char child[PATH_MAX];
+	struct dirent *entry;
+	DIR *dir = opendir(path);
+
+	while (dir && (entry = readdir(dir))) {
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+			continue;
+		snprintf(child, sizeof(child), "%s/%s", path, entry->d_name);
+		if (unlink(child) != 0) {
+			remove_below(child);
+			rmdir(child);
+		}
+	}
+	if (dir)
+		closedir(dir);
+}
+
+static void replace_percent(char **arguments, const char *scratch)
+{
+	static unsigned long round;
+	static char name[PATH_MAX];
+
+	snprintf(name, sizeof(name), "%s/%lu", scratch, round++);
+	for (char **argument = arguments; *argument; argument++)
+		if (strcmp(*argument, "%") == 0)
+			*argument = name;
+}
+
+static pid_t start(char **command, const char *scratch, bool traced)
+{
+	char *arguments[64] = {NULL};
+	pid_t pid;
+
+	for (int i = 0; i < 63 && command[i]; i++)
+		arguments[i] = command[i];
+	replace_percent(arguments, scratch);
+	pid = fork();
+	if (pid < 0)
+		err(2, "fork");
+	if (pid > 0)
+		return pid;
+	int output = open("/dev/null", O_RDWR);
+
+	dup2(output, STDOUT_FILENO);
+	if (traced)
+		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+	execv(arguments[0], arguments);
+	err(2, "%s", arguments[0]);
+}
+
+static void expect_success(int status)
+{
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		errx(2, "the command fails when it is not killed: status %x", status);
+}
+
+static uint64_t measure(struct target *target, char **command, const char *scratch)
+{
+	uint64_t longest = 0;
+	int status;
+
+	for (int i = 0; i < MEASUREMENTS; i++) {
+		uint64_t begin = now_ns(), took;
+		pid_t pid = start(command, scratch, false);
+
+		waitpid(pid, &status, 0);
+		took = now_ns() - begin;
+		expect_success(status);
+		expect_unharmed(target, "not at all");
+		if (took > longest)
+			longest = took;
+		remove_below(scratch);
+	}
+	return longest;
+}
+
+static void kill_at_random(struct target *target, unsigned long rounds, char **command,
+                           const char *scratch)
+{
+	uint64_t length = measure(target, command, scratch);
+	char moment[128];
+
+	printf("a dump takes up to %.1f ms\n", (double)length / 1e6);
+	for (unsigned long round = 0; round < rounds; round++) {
+		uint64_t delay = random_below(length);
+		pid_t pid = start(command, scratch, false);
+		int status;
+
+		sleep_ns(delay);
+		if (waitpid(pid, &status, WNOHANG) == pid) {
+			target->ended++;
+		} else {
+			target->hits[look(target)]++;
+			kill(pid, SIGKILL);
+			waitpid(pid, &status, 0);
+		}
+		snprintf(moment, sizeof(moment), "%.3f ms after its start", (double)delay / 1e6);
+		expect_unharmed(target, moment);
+		remove_below(scratch);
+	}
+}
+
+/*
+ * Runs the command under trace and kills it at its system call stop number `last` (an entry or an
+ * exit, of any of its threads). Returns the number of stops there were: less than `last` if it
+ * ended before.
+ */
+static unsigned long run_to_call(struct target *target, unsigned long last, char **command,
+                                 const char *scratch)
+{
+	pid_t pid = start(command, scratch, true);
+	unsigned long stops = 0;
+	int status;
+
+	waitpid(pid, &status, 0); /* the stop at exec */
+	if (ptrace(PTRACE_SETOPTIONS, pid, NULL,
+	           PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL) != 0)
+		err(2, "PTRACE_SETOPTIONS");
+	ptrace(PTRACE_SYSCALL, pid, NULL, NULL);
+	for (;;) {
+		pid_t stopped = waitpid(-1, &status, __WALL);
+		int signal = 0;
+
+		if (stopped < 0)
+			err(2, "waitpid");
+		if (!WIFSTOPPED(status)) {
+			if (stopped != pid)
+				continue;
+			if (last == ULONG_MAX)
+				expect_success(status);
+			return stops;
+		}
+		if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
+			if (++stops == last) {
+				target->hits[look(target)]++;
+				kill(pid, SIGKILL);
+			}
+		} else if (WSTOPSIG(status) != SIGTRAP && WSTOPSIG(status) != SIGSTOP) {
+			signal = WSTOPSIG(status);
+		}
+		ptrace(PTRACE_SYSCALL, stopped, NULL, (void *)(intptr_t)signal);
+	}
+}
+
+static void kill_at_calls(struct target *target, unsigned long rounds, char **command,
+                          const char *scratch)
+{
+	unsigned long stops = run_to_call(target, ULONG_MAX, command, scratch);
+	char moment[128];
+
+	remove_below(scratch);
+	if (rounds > stops)
+		rounds = stops;
+	printf("a dump has %lu system call entries and exits\n", stops);
+	for (unsigned long round = 0; round < rounds; round++) {
+		unsigned long last = 1 + round * stops / rounds;
+
+		if (run_to_call(target, last, command, scratch) < last)
+			target->ended++;
+		snprintf(moment, sizeof(moment), "at system call stop %lu", last);
+		expect_unharmed(target, moment);
+		remove_below(scratch);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static struct target target;
+	unsigned long rounds;
+	int fd;
+
+	if (argc < 7)
+		errx(2, "usage: kill_dump random|calls ROUNDS PID HEARTBEAT SCRATCH COMMAND...");
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	rounds = strtoul(argv[2], NULL, 10);
+	target.pid = atoi(argv[3]);
+	fd = open(argv[4], O_RDONLY | O_CLOEXEC);
+	target.heartbeat = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+	if (fd < 0 || target.heartbeat == MAP_FAILED || target.heartbeat[0] >= COUNTERS_MAX)
+		errx(2, "%s is no heartbeat", argv[4]);
+	/* A thread that has just been made still blocks all signals; one that counts is on its way.
+	 */
+	for (uint64_t i = 1; i <= target.heartbeat[0]; i++)
+		while (target.heartbeat[i] < 2)
+			sleep_ns(1000000);
+	read_maps(target.pid, target.maps);
+	read_identity(target.pid, target.identity);
+
+	if (strcmp(argv[1], "calls") == 0)
+		kill_at_calls(&target, rounds, argv + 6, argv[5]);
+	else
+		kill_at_random(&target, rounds, argv + 6, argv[5]);
+
+	for (int phase = 0; phase < PHASES; phase++)
+		printf("%6lu kills while it was: %s\n", target.hits[phase], phase_names[phase]);
+	printf("%6lu times the dump had ended\n", target.ended);
+	return 0;
+}
