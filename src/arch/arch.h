@@ -107,6 +107,18 @@ size_t sp_signal_frame_build(void *buffer, size_t capacity, remote_addr address,
 			     remote_addr sigreturn, const struct sp_registers *registers,
 			     uint64_t sigmask);
 
+/* --- machine code for a foreign vDSO (mem/vdso.c) --------------------------------------------- */
+
+#define SP_JUMP_CODE_MAX 16
+
+/**
+ * Writes code that jumps to `target` from anywhere, changing no register that a called function has to
+ * keep or gets an argument in. Returns its size.
+ */
+size_t sp_jump_code(uint8_t code[SP_JUMP_CODE_MAX], remote_addr target);
+/** Writes a function that returns `value`. Returns its size. */
+size_t sp_return_code(uint8_t code[SP_JUMP_CODE_MAX], int32_t value);
+
 /* --- what an image says about the processor ------------------------------------------------- */
 
 /** Names of processor features that a program can see and use, in a fixed order, NULL-terminated. */

@@ -59,6 +59,10 @@ struct pm_scan_arg {
 #define MADV_COLLAPSE 25 /* 6.1 */
 #endif
 
+#ifndef MAP_DROPPABLE
+#define MAP_DROPPABLE 0x08 /* 6.11 */
+#endif
+
 /* asm/unistd_64.h */
 #ifndef __NR_mseal
 #define __NR_mseal 462 /* 6.10 */

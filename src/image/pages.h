@@ -30,7 +30,7 @@ enum sp_page_state {
 	SP_PAGE_DATA = 1,   /* contents stored here */
 	SP_PAGE_PARENT = 2, /* as in the parent checkpoint */
 	SP_PAGE_ZERO = 3,   /* populated, all zero */
-	SP_PAGE_FILE = 4,   /* populated, unmodified page of a private file mapping */
+	SP_PAGE_FILE = 4,   /* populated, contents are the mapped file's */
 	SP_PAGE_GUARD = 5,  /* MADV_GUARD_INSTALL */
 	SP_PAGE_STATES
 };

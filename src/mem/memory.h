@@ -1,10 +1,10 @@
 /*
  * Memory out of a process and back into one.
  *
- * Saving decides for each page of each VMA which state it has (DESIGN D6) and hands it to the page store.
- * Restoring maps all VMAs into a stub by remote calls, fills them from outside (UFFDIO_COPY, or populate and
- * process_vm_writev for huge pages and file mappings), then gives each its final protection, name, advice and
- * lock; seals come last of all.
+ * Saving decides for each page of each VMA which state it has (DESIGN D6) and hands it to the page
+ * store. Restoring maps all VMAs into a stub by remote calls, fills them from outside (UFFDIO_COPY,
+ * or populate and process_vm_writev for huge pages and file mappings), then gives each its final
+ * protection, name, advice and lock; seals come last of all.
  */
 #ifndef SEALPOINT_MEM_MEMORY_H
 #define SEALPOINT_MEM_MEMORY_H
@@ -13,62 +13,70 @@
 #include "mem/vma.h"
 #include "remote/remote.h"
 
-/* --- saving (save.c) ----------------------------------------------------------------------------- */
+/* --- saving (save.c) -----------------------------------------------------------------------------
+ */
 
 /**
- * Refuses, by address and name, VMAs that cannot be saved: device memory, a userfaultfd of the program's own, ...
- * Takes a list read while the process is stopped.
+ * Refuses, by address and name, VMAs that cannot be saved: device memory, a userfaultfd of the
+ * program's own, ... Takes a list read while the process is stopped.
  */
 int sp_memory_check(pid_t pid, const struct sp_array *vmas, struct sp_error *err);
 /**
- * Adds every page of every VMA to the page store under `object`: states from PAGEMAP_SCAN, contents to be read
- * from the process by the writer's workers. Where the kernel has no PAGEMAP_SCAN, from /proc/PID/pagemap.
- * Shared mappings of files, memfds and shared anonymous memory are stored with their file, not here: HOLE.
+ * Adds every page of every VMA to the page store under `object`: states from PAGEMAP_SCAN, contents
+ * to be read from the process by the writer's workers. Where the kernel has no PAGEMAP_SCAN, from
+ * /proc/PID/pagemap. Shared mappings of files, memfds and shared anonymous memory are stored with
+ * their file, not here: their resident pages are FILE, the others HOLE. Notes transparent huge
+ * pages in each VMA (`huge`).
  */
 int sp_memory_save(pid_t pid, const struct sp_array *vmas, struct sp_page_writer *writer,
-		   uint32_t object, struct sp_error *err);
-/** Fills in the record of a VMA. Strings stay owned by `vma`. */
+                   uint32_t object, struct sp_error *err);
+/** Fills in the record of a VMA, after sp_memory_save(). Strings and lists stay owned by `vma`. */
 void sp_vma_to_record(const struct sp_vma *vma, pid_t pid, Sealpoint__Vma *record);
 
-/* --- restoring ------------------------------------------------------------------------------------- */
+/* --- restoring
+ * ------------------------------------------------------------------------------------- */
 
 struct sp_memory_build {
 	const struct sp_checkpoint *checkpoint;
 	const Sealpoint__Process *process;
 	struct sp_remote *remote; /* the stub */
-	const int *fds;		  /* by OpenFile.id: number in the stub of the file to map */
+	const int *fds;           /* by OpenFile.id: number in the stub of the file to map */
 	struct sp_log *log;
 	/* where the stub's own vDSO and vvar were parked (sp_vdso_park), 0 if it has none */
 	struct sp_range parked_vdso, parked_vvar;
 };
 
 /**
- * A free range of `size` bytes, page-aligned, that no VMA of the checkpoint's process and no mapping of
- * the calling process (whose copy the stub is) touches. ENOMEM if there is none.
+ * A free range of `size` bytes, page-aligned, that no VMA of the checkpoint's process and no
+ * mapping of the calling process (whose copy the stub is) touches. ENOMEM if there is none.
  */
 int sp_memory_find_free(const struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
-			uint64_t size, remote_addr *address, struct sp_error *err);
-/** Unmaps everything in the stub but `keep` (the temporary pages) and the parked vDSO. (map.c) */
+                        uint64_t size, remote_addr *address, struct sp_error *err);
+/**
+ * Unmaps everything in the stub but `keep` (the temporary pages) and the parked vDSO. Unregisters
+ * the rseq area that the stub has from sealpoint's C library. (map.c)
+ */
 int sp_memory_empty(struct sp_memory_build *build, struct sp_range keep, struct sp_error *err);
 /** Makes all mappings, writable for now where contents have to be filled in. (map.c) */
 int sp_memory_map(struct sp_memory_build *build, struct sp_error *err);
 /** Fills in all contents; huge pages huge, holes holes. (fill.c) */
 int sp_memory_fill(struct sp_memory_build *build, struct sp_error *err);
-/** Final protection, protection keys, names, advice, guard pages, locks. (map.c) */
+/** Final protection, protection keys, names, advice, guard pages, locks. (finish.c) */
 int sp_memory_finish(struct sp_memory_build *build, struct sp_error *err);
 /** Seals what was sealed: one mseal(2) per VMA, after everything else. (seal.c) */
 int sp_memory_seal(struct sp_memory_build *build, struct sp_error *err);
 
-/* --- the vDSO (vdso.c) ------------------------------------------------------------------------------ */
+/* --- the vDSO (vdso.c)
+ * ------------------------------------------------------------------------------ */
 
 /** Moves the stub's vDSO and vvar out of the way, to `park` (found with sp_memory_find_free()). */
 int sp_vdso_park(struct sp_memory_build *build, remote_addr park, struct sp_error *err);
 /** How much room the calling process's own vDSO and vvar take; 0 if it has none. */
 uint64_t sp_vdso_size(void);
 /**
- * After sp_memory_fill(): moves the parked vDSO to where the program had its own if they are the same; otherwise
- * moves it to a free place and redirects each function of the program's old vDSO image to it; unmaps it
- * if the program had none.
+ * After sp_memory_fill(): moves the parked vDSO to where the program had its own if they are the
+ * same; otherwise moves it to a free place and redirects each function of the program's old vDSO
+ * image to it; unmaps it if the program had none.
  */
 int sp_vdso_place(struct sp_memory_build *build, struct sp_error *err);
 

@@ -1,0 +1,224 @@
+/*
+ * The frame of an address space: emptying the stub, making every mapping at its address, and in the
+ * end giving each its final protection and properties.
+ *
+ * Mappings are made with MAP_FIXED_NOREPLACE, so that a mistake in an image can never overwrite
+ * what drives the stub. While contents are filled in, a mapping that has contents of its own is
+ * writable.
+ */
+#include "mem/rebuild.h"
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/kernel_abi.h"
+
+#include <inttypes.h>
+#include <linux/mman.h>
+#include <stdlib.h>
+#include <sys/ptrace.h>
+
+/* User addresses end here; higher ones exist with five-level page tables, for those who ask. */
+#define ADDRESS_LIMIT 0x7ffffffff000ULL
+#define ADDRESS_FIRST 0x100000ULL
+
+/* --- a free range
+ * ------------------------------------------------------------------------------------- */
+
+static int compare_ranges(const void *left, const void *right)
+{
+	const struct sp_range *a = left, *b = right;
+
+	return (a->start > b->start) - (a->start < b->start);
+}
+
+/* All ranges that are taken, of the program and of ourselves, ascending. */
+static int taken_ranges(const struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
+                        struct sp_array *taken, struct sp_error *err)
+{
+	const struct sp_memory_build program = {.checkpoint = checkpoint, .process = process};
+	sp_cleanup(sp_vma_list_release) struct sp_array own = {0};
+	const Sealpoint__Vma *vma;
+	size_t index = 0;
+	int ret = sp_own_mappings(&own, err);
+
+	if (ret < 0)
+		return ret;
+	for (size_t i = 0; i < own.count; i++)
+		sp_array_append(taken, &((struct sp_vma *)sp_array_at(&own, i))->range);
+	while ((vma = sp_next_vma(&program, &index)) != NULL) {
+		struct sp_range range = sp_vma_record_range(vma);
+
+		sp_array_append(taken, &range);
+	}
+	qsort(taken->items, taken->count, sizeof(struct sp_range), compare_ranges);
+	return 0;
+}
+
+/*
+ * The middle of the largest gap: what stays there (a vDSO that is not the program's) is in the way
+ * of nothing that grows.
+ */
+int sp_memory_find_free(const struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
+                        uint64_t size, remote_addr *address, struct sp_error *err)
+{
+	sp_cleanup_array struct sp_array taken = SP_ARRAY_OF(struct sp_range);
+	struct sp_range gap = {ADDRESS_FIRST, ADDRESS_FIRST}, largest = gap;
+	int ret = taken_ranges(checkpoint, process, &taken, err);
+
+	if (ret < 0)
+		return ret;
+	for (size_t i = 0; i <= taken.count; i++) {
+		const struct sp_range *next = i < taken.count ? sp_array_at(&taken, i) : NULL;
+
+		gap.end = next && next->start < ADDRESS_LIMIT ? next->start : ADDRESS_LIMIT;
+		if (gap.end > gap.start && sp_range_size(gap) > sp_range_size(largest))
+			largest = gap;
+		if (next && next->end > gap.start)
+			gap.start = next->end;
+	}
+	if (sp_range_size(largest) < size)
+		return sp_fail(err, ENOMEM, "no free range of %" PRIu64 " KiB in the address space",
+		               size >> 10);
+	*address = sp_page_down(largest.start + (sp_range_size(largest) - size) / 2);
+	return 0;
+}
+
+/* --- emptying
+ * ----------------------------------------------------------------------------------------- */
+
+/*
+ * The C library of sealpoint, whose copy the stub is, has given the kernel an rseq area, which the
+ * kernel writes to whenever the stub is preempted. It goes away with the mappings: unregister it
+ * first.
+ */
+static int forget_rseq(struct sp_memory_build *build, struct sp_error *err)
+{
+	struct sp_ptrace_rseq_configuration rseq = {0};
+	const int unregister = 1;
+
+	if (ptrace(PTRACE_GET_RSEQ_CONFIGURATION, build->remote->driver->tid, sizeof(rseq), &rseq) <
+	            0 ||
+	    !rseq.rseq_abi_pointer)
+		return 0;
+	return sp_remote_call(build->remote, NULL, err, "unregister the stub's rseq area",
+	                      __NR_rseq, rseq.rseq_abi_pointer, rseq.rseq_abi_size, unregister,
+	                      rseq.signature, 0, 0);
+}
+
+int sp_memory_empty(struct sp_memory_build *build, struct sp_range keep, struct sp_error *err)
+{
+	struct sp_range kept[] = {keep, build->parked_vdso, build->parked_vvar};
+	const size_t count = sizeof(kept) / sizeof(kept[0]);
+	uint64_t start = 0;
+	int ret = forget_rseq(build, err);
+
+	if (ret < 0)
+		return ret;
+	qsort(kept, count, sizeof(kept[0]), compare_ranges);
+	sp_batch_begin(build->remote);
+	for (size_t i = 0; i <= count; i++) {
+		uint64_t end = i < count ? kept[i].start : ADDRESS_LIMIT;
+
+		if (end > start)
+			sp_batch_call(build->remote, "unmap the stub's own memory", __NR_munmap,
+			              start, end - start, 0, 0, 0, 0);
+		if (i < count && kept[i].end > start)
+			start = kept[i].end;
+	}
+	return sp_batch_run(build->remote, err);
+}
+
+/* --- mapping
+ * ------------------------------------------------------------------------------------------ */
+
+static bool valid_range(uint64_t start, uint64_t end, uint64_t align)
+{
+	return start < end && end <= ADDRESS_LIMIT && start % align == 0 && end % align == 0;
+}
+
+static bool valid_huge_list(const Sealpoint__Vma *vma)
+{
+	uint64_t from = vma->start;
+
+	for (size_t i = 0; i + 1 < vma->n_huge; i += 2) {
+		if (!valid_range(vma->huge[i], vma->huge[i + 1], SP_HUGE_PAGE_SIZE) ||
+		    vma->huge[i] < from || vma->huge[i + 1] > vma->end)
+			return false;
+		from = vma->huge[i + 1];
+	}
+	return vma->n_huge % 2 == 0;
+}
+
+/* Everything that becomes an argument of a call in the stub. */
+static int check_record(const struct sp_memory_build *build, const Sealpoint__Vma *vma,
+                        struct sp_error *err)
+{
+	bool known_size = vma->page_shift == 12 || vma->page_shift == 21 || vma->page_shift == 30;
+
+	if (vma->kind == 0 || vma->kind >= SP_VMA_KINDS || vma->kind == SP_VMA_DEVICE ||
+	    !known_size || !valid_range(vma->start, vma->end, 1ULL << vma->page_shift) ||
+	    !valid_huge_list(vma) || vma->prot > (PROT_READ | PROT_WRITE | PROT_EXEC) ||
+	    vma->offset % SP_PAGE_SIZE || vma->protection_key < 0 || vma->protection_key > 15)
+		return sp_fail(err, EBADMSG, "the record of memory at 0x%" PRIx64 " is damaged",
+		               vma->start);
+	if (sp_vma_maps_file(vma) && !sp_checkpoint_file(build->checkpoint, vma->file))
+		return sp_fail(err, EBADMSG,
+		               "the record of memory at 0x%" PRIx64 " names no file (%s)",
+		               vma->start, vma->path);
+	return 0;
+}
+
+static uint64_t map_flags(const Sealpoint__Vma *vma)
+{
+	uint64_t flags = MAP_FIXED_NOREPLACE;
+
+	if (!sp_vma_maps_file(vma))
+		flags |= MAP_ANONYMOUS;
+	if (vma->flags & SP_VMA_DROPPABLE)
+		flags |= MAP_DROPPABLE;
+	else if (vma->flags & SP_VMA_SYNC)
+		flags |= MAP_SHARED_VALIDATE | MAP_SYNC;
+	else
+		flags |= sp_vma_is_shared(vma) ? MAP_SHARED : MAP_PRIVATE;
+	if (vma->kind == SP_VMA_STACK)
+		flags |= MAP_GROWSDOWN | MAP_STACK;
+	if (vma->flags & SP_VMA_NO_RESERVE)
+		flags |= MAP_NORESERVE;
+	if (vma->kind == SP_VMA_HUGETLB)
+		flags |= MAP_HUGETLB | (uint64_t)vma->page_shift << MAP_HUGE_SHIFT;
+	return flags;
+}
+
+static int map_vma(struct sp_vma_batch *batch, const Sealpoint__Vma *vma, struct sp_error *err)
+{
+	const struct sp_memory_build *build = batch->build;
+	bool file = sp_vma_maps_file(vma);
+	int prot, ret = sp_vma_fill_prot(build, vma, &prot, err);
+
+	if (ret < 0)
+		return ret;
+	sp_vma_batch_add(batch, vma, "map", SP_CALL_MUST, __NR_mmap,
+	                 (uint64_t[6]){vma->start, vma->end - vma->start, (uint64_t)prot,
+	                               map_flags(vma),
+	                               (uint64_t)(file ? build->fds[vma->file] : -1),
+	                               file ? vma->offset : 0});
+	return 0;
+}
+
+int sp_memory_map(struct sp_memory_build *build, struct sp_error *err)
+{
+	sp_cleanup(sp_vma_batch_release) struct sp_vma_batch batch;
+	const Sealpoint__Vma *vma;
+	size_t index = 0;
+	int ret = 0;
+
+	sp_vma_batch_init(&batch, build);
+	while (ret == 0 && (vma = sp_next_vma(build, &index)) != NULL) {
+		if (vma->kind == SP_VMA_VSYSCALL)
+			continue;
+		ret = check_record(build, vma, err);
+		if (ret == 0 && sp_vma_is_made(vma))
+			ret = sp_vma_batch_room(&batch, err) ?: map_vma(&batch, vma, err);
+	}
+	return ret < 0 ? ret : sp_vma_batch_run(&batch, err);
+}

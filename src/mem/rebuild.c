@@ -1,0 +1,166 @@
+/* Walking VMAs, and batches of calls about them: see rebuild.h. */
+#include "mem/rebuild.h"
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/io.h"
+#include "base/kernel_abi.h"
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+
+const Sealpoint__Vma *sp_next_vma(const struct sp_memory_build *build, size_t *index)
+{
+	const struct sp_array *vmas = &build->checkpoint->vmas;
+
+	while (*index < vmas->count) {
+		const Sealpoint__Vma *vma = *(Sealpoint__Vma **)sp_array_at(vmas, (*index)++);
+
+		if (vma->pid == build->process->pid)
+			return vma;
+	}
+	return NULL;
+}
+
+bool sp_vma_is_made(const Sealpoint__Vma *vma)
+{
+	return vma->kind != SP_VMA_VVAR && vma->kind != SP_VMA_VSYSCALL;
+}
+
+bool sp_vma_maps_file(const Sealpoint__Vma *vma)
+{
+	return vma->kind == SP_VMA_FILE_PRIVATE || sp_vma_is_shared(vma);
+}
+
+bool sp_vma_is_shared(const Sealpoint__Vma *vma)
+{
+	return vma->kind == SP_VMA_FILE_SHARED || vma->kind == SP_VMA_SHARED_ANON;
+}
+
+int sp_own_mappings(struct sp_array *vmas, struct sp_error *err)
+{
+	sp_cleanup_free char *text = NULL;
+	int ret;
+
+	*vmas = SP_ARRAY_OF(struct sp_vma);
+	ret = sp_read_file(AT_FDCWD, "/proc/self/maps", &text, NULL, err);
+	return ret < 0 ? ret : sp_vma_list_parse(text, vmas, err);
+}
+
+static int count_run(void *context, const struct sp_page_run *run)
+{
+	uint64_t *pages = context;
+
+	pages[run->state] += sp_range_size(run->range) / SP_PAGE_SIZE;
+	return 0;
+}
+
+int sp_vma_count_pages(const struct sp_memory_build *build, const Sealpoint__Vma *vma,
+                       uint64_t pages[SP_PAGE_STATES], struct sp_error *err)
+{
+	memset(pages, 0, SP_PAGE_STATES * sizeof(*pages));
+	return sp_page_store_walk(build->checkpoint->pages, build->process->memory_object,
+	                          sp_vma_record_range(vma), count_run, pages, err);
+}
+
+int sp_vma_fill_prot(const struct sp_memory_build *build, const Sealpoint__Vma *vma, int *prot,
+                     struct sp_error *err)
+{
+	uint64_t pages[SP_PAGE_STATES];
+	int ret;
+
+	*prot = (int)vma->prot;
+	if (sp_vma_is_shared(vma))
+		return 0;
+	ret = sp_vma_count_pages(build, vma, pages, err);
+	if (ret == 0 && (pages[SP_PAGE_DATA] || pages[SP_PAGE_ZERO]))
+		*prot = PROT_READ | PROT_WRITE;
+	else if (ret == 0 && pages[SP_PAGE_FILE])
+		*prot |= PROT_READ;
+	return ret;
+}
+
+/* --- batches
+ * ---------------------------------------------------------------------------------------- */
+
+struct vma_call {
+	const Sealpoint__Vma *vma;
+	const char *what;
+	enum sp_vma_call_policy policy;
+	size_t index; /* in the remote batch */
+	long number;
+	uint64_t address; /* first argument */
+};
+
+void sp_vma_batch_init(struct sp_vma_batch *batch, struct sp_memory_build *build)
+{
+	*batch = (struct sp_vma_batch){.build = build, .calls = SP_ARRAY_OF(struct vma_call)};
+	sp_batch_begin(build->remote);
+}
+
+void sp_vma_batch_release(struct sp_vma_batch *batch)
+{
+	sp_array_release(&batch->calls);
+}
+
+int sp_vma_batch_room(struct sp_vma_batch *batch, struct sp_error *err)
+{
+	return sp_batch_nearly_full(batch->build->remote) ? sp_vma_batch_run(batch, err) : 0;
+}
+
+void sp_vma_batch_add(struct sp_vma_batch *batch, const Sealpoint__Vma *vma, const char *what,
+                      enum sp_vma_call_policy policy, long number, const uint64_t args[6])
+{
+	struct vma_call *call = sp_array_push(&batch->calls);
+
+	call->vma = vma;
+	call->what = what;
+	call->policy = policy;
+	call->number = number;
+	call->address = args[0];
+	call->index = sp_batch_try(batch->build->remote, what, number, args[0], args[1], args[2],
+	                           args[3], args[4], args[5]);
+}
+
+void sp_vma_batch_advise(struct sp_vma_batch *batch, const Sealpoint__Vma *vma,
+                         struct sp_range range, int advice, const char *what,
+                         enum sp_vma_call_policy policy)
+{
+	uint64_t args[6] = {range.start, sp_range_size(range), (uint64_t)advice};
+
+	sp_vma_batch_add(batch, vma, what, policy, __NR_madvise, args);
+}
+
+static int judge(struct sp_vma_batch *batch, const struct vma_call *call, struct sp_error *err)
+{
+	const Sealpoint__Vma *vma = call->vma;
+	int64_t result = sp_batch_result(batch->build->remote, call->index);
+
+	if (call->number == __NR_mmap && result >= 0 && (uint64_t)result != call->address)
+		result = -EEXIST;
+	if (result >= 0 || call->policy == SP_CALL_TRY)
+		return 0;
+	if (call->policy == SP_CALL_MUST)
+		return sp_fail_errno(err, (int)-result,
+		                     "cannot %s memory at 0x%" PRIx64 "-0x%" PRIx64 " (%s)",
+		                     call->what, vma->start, vma->end,
+		                     vma->path[0] ? vma->path : sp_vma_kind_name(vma->kind));
+	if (batch->warned != call->what)
+		sp_warn(batch->build->log, "cannot %s memory at 0x%" PRIx64 ": %s", call->what,
+		        vma->start, strerror((int)-result));
+	batch->warned = call->what;
+	return 0;
+}
+
+int sp_vma_batch_run(struct sp_vma_batch *batch, struct sp_error *err)
+{
+	int ret = batch->calls.count ? sp_batch_run(batch->build->remote, err) : 0;
+
+	for (size_t i = 0; ret == 0 && i < batch->calls.count; i++)
+		ret = judge(batch, sp_array_at(&batch->calls, i), err);
+	sp_array_clear(&batch->calls);
+	sp_batch_begin(batch->build->remote);
+	return ret;
+}

@@ -1,0 +1,310 @@
+/*
+ * Saving memory: what is refused, which state each page has, and where the page store's workers
+ * read contents from.
+ *
+ * Only what a private mapping has of its own is stored. A page that is still the file's, of a
+ * private or of a shared mapping, is FILE: its contents come from the file, all that is kept is
+ * that it was resident. The zero page is nobody's memory: HOLE.
+ */
+#include "mem/memory.h"
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "mem/page_scan.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/uio.h>
+
+/* --- what cannot be saved
+ * --------------------------------------------------------------------------- */
+
+/* Mappings of things that only the kernel can make, by the beginning of their path. */
+static const struct {
+	const char *path;
+	const char *what;
+	const char *remedy;
+} special_mappings[] = {
+        {"/[aio]", "an asynchronous I/O context",
+         "let the program call io_destroy(2) before the dump"},
+        {"anon_inode:[io_uring]", "an io_uring",
+         "let the program close it, or start the program with io_uring switched off"},
+        {"anon_inode:[perf_event]", "a perf event buffer", "stop the profiler before the dump"},
+        {"anon_inode:", "memory of a kernel object", "let the program unmap it before the dump"},
+        {"/secretmem", "secret memory, which nobody else may read",
+         "let the program unmap it before the dump"},
+        {"[uprobes]", "the code page of a user-space probe",
+         "remove the probes and start the program again"},
+        {"socket:", "a socket's packet ring", "let the program close the socket before the dump"},
+        {"/SYSV", "System V shared memory", "let the program detach it (shmdt(2)) before the dump"},
+};
+
+static int refuse(pid_t pid, const struct sp_vma *vma, const char *what, const char *remedy,
+                  struct sp_error *err)
+{
+	return sp_fail(err, EOPNOTSUPP,
+	               "cannot save memory at 0x%" PRIx64 "-0x%" PRIx64
+	               " of process %d%s%s%s: it is %s; %s",
+	               vma->range.start, vma->range.end, pid, vma->path[0] ? " (" : "", vma->path,
+	               vma->path[0] ? ")" : "", what, remedy);
+}
+
+static int check_vma(pid_t pid, const struct sp_vma *vma, struct sp_error *err)
+{
+	for (size_t i = 0; i < sizeof(special_mappings) / sizeof(special_mappings[0]); i++) {
+		const char *path = special_mappings[i].path;
+
+		if (strncmp(vma->path, path, strlen(path)) == 0)
+			return refuse(pid, vma, special_mappings[i].what,
+			              special_mappings[i].remedy, err);
+	}
+	if (vma->kind == SP_VMA_VVAR || vma->kind == SP_VMA_VSYSCALL)
+		return 0;
+	if (vma->kind == SP_VMA_DEVICE || (vma->flags & SP_VMA_IO))
+		return refuse(pid, vma, "memory of a device",
+		              "let the program close the device and unmap it before the dump", err);
+	if (vma->flags & SP_VMA_UFFD)
+		return refuse(pid, vma, "registered with a userfaultfd",
+		              "let its owner unregister it (UFFDIO_UNREGISTER) before the dump",
+		              err);
+	if (vma->flags & SP_VMA_SHADOW_STACK)
+		return refuse(pid, vma, "a shadow stack",
+		              "start the program with shadow stacks switched off "
+		              "(GLIBC_TUNABLES=glibc.cpu.x86_shstk=off)",
+		              err);
+	return 0;
+}
+
+int sp_memory_check(pid_t pid, const struct sp_array *vmas, struct sp_error *err)
+{
+	for (size_t i = 0; i < vmas->count; i++) {
+		int ret = check_vma(pid, sp_array_at(vmas, i), err);
+
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+/* --- where contents are read from
+ * ------------------------------------------------------------------- */
+
+struct process_memory {
+	pid_t pid;
+	int fd; /* /proc/PID/mem: reads PROT_NONE memory too, but slower */
+};
+
+static int read_forced(const struct process_memory *memory, uint64_t from, void *buffer,
+                       size_t size, struct sp_error *err)
+{
+	size_t done = 0;
+
+	while (done < size) {
+		ssize_t got =
+		        pread(memory->fd, (char *)buffer + done, size - done, (off_t)(from + done));
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return sp_fail_errno(err, got < 0 ? errno : EFAULT,
+			                     "cannot read memory at 0x%" PRIx64 " of process %d",
+			                     from + done, memory->pid);
+		done += (size_t)got;
+	}
+	return 0;
+}
+
+static int read_process(void *context, uint64_t offset, void *buffer, size_t size,
+                        struct sp_error *err)
+{
+	const struct process_memory *memory = context;
+	struct iovec local = {buffer, size};
+	struct iovec remote = {(void *)(uintptr_t)offset, size};
+	ssize_t got = process_vm_readv(memory->pid, &local, 1, &remote, 1, 0);
+	size_t done = got < 0 ? 0 : (size_t)got;
+
+	return read_forced(memory, offset + done, (char *)buffer + done, size - done, err);
+}
+
+static void release_process(void *context)
+{
+	struct process_memory *memory = context;
+
+	close(memory->fd);
+	free(memory);
+}
+
+static int add_process_source(struct sp_page_writer *writer, pid_t pid, uint32_t *source,
+                              struct sp_error *err)
+{
+	struct process_memory *memory;
+	char path[32];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return sp_fail_errno(err, errno, "cannot open %s", path);
+	memory = sp_alloc(sizeof(*memory));
+	*memory = (struct process_memory){pid, fd};
+	*source = sp_page_writer_add_source(writer,
+	                                    (struct sp_page_source){.read = read_process,
+	                                                            .context = memory,
+	                                                            .release = release_process});
+	return 0;
+}
+
+/* --- page states
+ * -------------------------------------------------------------------------------------- */
+
+struct saver {
+	struct sp_page_writer *writer;
+	uint32_t object, source;
+	struct sp_vma *vma;
+	struct sp_page_run run; /* of the VMA, not added yet: it may become longer */
+};
+
+static int add_run(struct saver *saver, struct sp_error *err)
+{
+	if (saver->run.range.start == saver->run.range.end)
+		return 0;
+	return sp_page_writer_add(saver->writer, saver->object, saver->run.range, saver->run.state,
+	                          saver->source, err);
+}
+
+static int append(struct saver *saver, struct sp_range range, enum sp_page_state state,
+                  struct sp_error *err)
+{
+	int ret;
+
+	if (range.start == range.end)
+		return 0;
+	if (saver->run.state != state) {
+		ret = add_run(saver, err);
+		if (ret < 0)
+			return ret;
+		saver->run = (struct sp_page_run){{range.start, range.start}, state};
+	}
+	saver->run.range.end = range.end;
+	return 0;
+}
+
+static bool is_shared(const struct sp_vma *vma)
+{
+	return vma->kind == SP_VMA_SHARED_ANON || vma->kind == SP_VMA_FILE_SHARED;
+}
+
+static enum sp_page_state page_state(const struct sp_vma *vma, uint64_t categories)
+{
+	if (categories & PAGE_IS_GUARD)
+		return SP_PAGE_GUARD;
+	if (is_shared(vma))
+		return categories & PAGE_IS_PRESENT ? SP_PAGE_FILE : SP_PAGE_HOLE;
+	if (vma->kind == SP_VMA_FILE_PRIVATE)
+		return categories & PAGE_IS_FILE ? SP_PAGE_FILE : SP_PAGE_DATA;
+	/* The zero page in a private file mapping hides what the file has there: that is DATA. */
+	return categories & PAGE_IS_PFNZERO ? SP_PAGE_HOLE : SP_PAGE_DATA;
+}
+
+static void note_huge(struct sp_vma *vma, struct sp_range run)
+{
+	struct sp_range *last =
+	        vma->huge.count ? sp_array_at(&vma->huge, vma->huge.count - 1) : NULL;
+
+	if (last && last->end == run.start)
+		last->end = run.end;
+	else
+		sp_array_append(&vma->huge, &run);
+}
+
+static bool is_transparent_huge(const struct sp_vma *vma, uint64_t categories)
+{
+	return vma->page_shift == SP_PAGE_SHIFT && (categories & PAGE_IS_HUGE) &&
+	       (categories & PAGE_IS_PRESENT) && !(categories & (PAGE_IS_FILE | PAGE_IS_PFNZERO));
+}
+
+static int visit_pages(void *context, struct sp_range run, uint64_t categories,
+                       struct sp_error *err)
+{
+	struct saver *saver = context;
+	struct sp_range gap = {saver->run.range.end, run.start};
+	int ret = append(saver, gap, SP_PAGE_HOLE, err);
+
+	if (ret < 0)
+		return ret;
+	if (is_transparent_huge(saver->vma, categories))
+		note_huge(saver->vma, run);
+	return append(saver, run, page_state(saver->vma, categories), err);
+}
+
+static int save_vma(struct saver *saver, struct sp_page_scan *scan, struct sp_error *err)
+{
+	struct sp_vma *vma = saver->vma;
+	int ret;
+
+	sp_array_clear(&vma->huge);
+	if (vma->kind == SP_VMA_VVAR || vma->kind == SP_VMA_VSYSCALL || vma->kind == SP_VMA_DEVICE)
+		return 0;
+	if (vma->kind == SP_VMA_VDSO)
+		return sp_page_writer_add(saver->writer, saver->object, vma->range, SP_PAGE_DATA,
+		                          saver->source, err);
+	saver->run = (struct sp_page_run){{vma->range.start, vma->range.start}, SP_PAGE_HOLE};
+	ret = sp_page_scan_walk(scan, vma->range, visit_pages, saver, err);
+	if (ret < 0)
+		return ret;
+	ret = append(saver, (struct sp_range){saver->run.range.end, vma->range.end}, SP_PAGE_HOLE,
+	             err);
+	return ret < 0 ? ret : add_run(saver, err);
+}
+
+static int save_all(struct saver *saver, pid_t pid, const struct sp_array *vmas,
+                    struct sp_page_scan *scan, struct sp_error *err)
+{
+	for (size_t i = 0; i < vmas->count; i++) {
+		int ret;
+
+		saver->vma = sp_array_at(vmas, i);
+		ret = save_vma(saver, scan, err);
+		if (ret < 0)
+			return sp_error_context(
+			        err,
+			        "cannot save memory at 0x%" PRIx64 "-0x%" PRIx64 " of process %d",
+			        saver->vma->range.start, saver->vma->range.end, pid);
+	}
+	return 0;
+}
+
+int sp_memory_save(pid_t pid, const struct sp_array *vmas, struct sp_page_writer *writer,
+                   uint32_t object, struct sp_error *err)
+{
+	struct saver saver = {.writer = writer, .object = object};
+	sp_cleanup(sp_page_scan_close) struct sp_page_scan scan = {.pagemap = -1};
+	int ret = sp_page_scan_open(&scan, pid, err);
+
+	if (ret < 0)
+		return ret;
+	ret = add_process_source(writer, pid, &saver.source, err);
+	return ret < 0 ? ret : save_all(&saver, pid, vmas, &scan, err);
+}
+
+void sp_vma_to_record(const struct sp_vma *vma, pid_t pid, Sealpoint__Vma *record)
+{
+	sealpoint__vma__init(record);
+	record->pid = (uint32_t)pid;
+	record->start = vma->range.start;
+	record->end = vma->range.end;
+	record->kind = vma->kind;
+	record->prot = (uint32_t)vma->prot;
+	record->flags = vma->flags;
+	record->offset = vma->offset;
+	record->file = vma->file;
+	record->page_shift = vma->page_shift;
+	record->protection_key = vma->protection_key;
+	record->path = vma->path;
+	if (vma->name)
+		record->name = vma->name;
+	/* struct sp_range is a pair of addresses, which is what the record wants. */
+	record->huge = vma->huge.items;
+	record->n_huge = vma->huge.count * 2;
+}
