@@ -100,11 +100,15 @@ int sp_page_scan_open(struct sp_page_scan *scan, pid_t pid, struct sp_error *err
 	if (scan->pagemap < 0)
 		return sp_fail_errno(err, errno, "cannot open %s", path);
 	scan->regions = sp_alloc(REGIONS_MAX * sizeof(*scan->regions));
-	if (!knows(scan, REPORTED | PAGE_IS_GUARD) && !knows(scan, REPORTED)) {
-		scan->categories = 0;
-		scan->zero_frame = find_zero_frame();
-	}
+	if (!knows(scan, REPORTED | PAGE_IS_GUARD) && !knows(scan, REPORTED))
+		sp_page_scan_use_pagemap(scan);
 	return 0;
+}
+
+void sp_page_scan_use_pagemap(struct sp_page_scan *scan)
+{
+	scan->categories = 0;
+	scan->zero_frame = find_zero_frame();
 }
 
 void sp_page_scan_close(struct sp_page_scan *scan)
