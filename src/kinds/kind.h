@@ -168,7 +168,11 @@ struct sp_facet {
 	const char *title;
 	enum sp_facet_scope scope;
 	enum sp_facet_phase phase;
-	/** Packs the facet's message; leaving the blob empty means "as a new process has it": no record. */
+	/**
+	 * Packs the facet's message. Leaving body->bytes NULL means "as a new process has it": no record. (A
+	 * message whose fields are all zero has no bytes either, but is a record: what sealpoint itself has
+	 * otherwise is reset by it.)
+	 */
 	int (*save)(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err);
 	int (*rebuild)(struct sp_facet_builder *builder, ProtobufCBinaryData body,
 		       struct sp_error *err);
