@@ -1,0 +1,109 @@
+/*
+ * The three timers of setitimer(2): real time, user time, and processor time. What was left is set
+ * again; one that has expired and not yet signalled has a microsecond left and signals when it is
+ * set.
+ */
+#include "kinds/registry.h"
+
+#include "timers.pb-c.h"
+
+#include <sys/syscall.h>
+#include <sys/time.h>
+
+enum { TIMERS = 3 }; /* ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF */
+
+#define US_PER_S 1000000ULL
+
+static uint64_t to_us(struct timeval time)
+{
+	return (uint64_t)time.tv_sec * US_PER_S + (uint64_t)time.tv_usec;
+}
+
+static struct timeval from_us(uint64_t us)
+{
+	return (struct timeval){(time_t)(us / US_PER_S), (suseconds_t)(us % US_PER_S)};
+}
+
+static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
+{
+	Sealpoint__IntervalTimers message = SEALPOINT__INTERVAL_TIMERS__INIT;
+	Sealpoint__IntervalTimer items[TIMERS], *pointers[TIMERS];
+	struct itimerval values[TIMERS];
+	remote_addr room;
+	int ret;
+
+	sp_batch_begin(saver->remote);
+	room = sp_batch_room(saver->remote, sizeof(values));
+	for (unsigned i = 0; i < TIMERS; i++)
+		sp_batch_call(saver->remote, "read its interval timers", __NR_getitimer, i,
+		              room + i * sizeof(*values), 0, 0, 0, 0);
+	ret = sp_batch_run(saver->remote, err);
+	if (ret == 0)
+		ret = sp_batch_read(saver->remote, room, values, sizeof(values), err);
+	if (ret < 0)
+		return ret;
+	message.timers = pointers;
+	for (unsigned i = 0; i < TIMERS; i++) {
+		Sealpoint__IntervalTimer *item = &items[message.n_timers];
+
+		if (!to_us(values[i].it_value))
+			continue;
+		sealpoint__interval_timer__init(item);
+		item->which = i;
+		item->left_us = to_us(values[i].it_value);
+		item->interval_us = to_us(values[i].it_interval);
+		pointers[message.n_timers++] = item;
+	}
+	if (message.n_timers)
+		sp_blob_pack(body, &message.base);
+	return 0;
+}
+
+static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__IntervalTimers *message =
+	        (void *)sp_blob_unpack(body, &sealpoint__interval_timers__descriptor, err);
+
+	if (!message)
+		return -EBADMSG;
+	if (message->n_timers > TIMERS)
+		return sp_fail(err, EBADMSG, "there are %zu interval timers", message->n_timers);
+	sp_batch_begin(builder->remote);
+	for (size_t i = 0; i < message->n_timers; i++) {
+		const Sealpoint__IntervalTimer *item = message->timers[i];
+		struct itimerval value = {
+		        .it_value = from_us(item->left_us),
+		        .it_interval = from_us(item->interval_us),
+		};
+
+		sp_batch_call(builder->remote, "set an interval timer", __NR_setitimer, item->which,
+		              sp_batch_put(builder->remote, &value, sizeof(value)), 0, 0, 0, 0);
+	}
+	return sp_batch_run(builder->remote, err);
+}
+
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
+{
+	static const char *const names[TIMERS] = {"real", "virtual", "profiling"};
+	sp_cleanup_message Sealpoint__IntervalTimers *message =
+	        (void *)sp_blob_unpack(body, &sealpoint__interval_timers__descriptor, NULL);
+	size_t used = 0;
+
+	for (size_t i = 0; message && i < message->n_timers && used < size; i++) {
+		const Sealpoint__IntervalTimer *item = message->timers[i];
+
+		used += (size_t)snprintf(text + used, size - used, "%s%s in %.3f s", i ? ", " : "",
+		                         item->which < TIMERS ? names[item->which] : "?",
+		                         (double)item->left_us / US_PER_S);
+	}
+}
+
+const struct sp_facet sp_facet_interval_timers = {
+        .name = "interval_timers",
+        .title = "interval timers",
+        .scope = SP_FACET_PROCESS,
+        .phase = SP_PHASE_THREADS,
+        .save = save,
+        .rebuild = rebuild,
+        .describe = describe,
+};
