@@ -1,0 +1,77 @@
+/*
+ * A thread's registration for restartable sequences, rseq(2): where the kernel keeps the thread's
+ * processor number, and in which code it must not be interrupted. Read with
+ * PTRACE_GET_RSEQ_CONFIGURATION.
+ *
+ * The registered area itself is memory of the program; the kernel fills in the new processor
+ * number. A thread that was stopped inside a critical section has already been moved to its abort
+ * handler (remote/process.h).
+ */
+#include "kinds/rseq.h"
+#include "kinds/registry.h"
+
+#include "base/kernel_abi.h"
+#include "thread.pb-c.h"
+
+#include <errno.h>
+#include <linux/rseq.h>
+#include <sys/ptrace.h>
+
+static int get_configuration(pid_t tid, struct sp_ptrace_rseq_configuration *configuration,
+                             struct sp_error *err)
+{
+	*configuration = (struct sp_ptrace_rseq_configuration){};
+	if (ptrace(PTRACE_GET_RSEQ_CONFIGURATION, tid, sizeof(*configuration), configuration) >= 0)
+		return 0;
+	if (errno == EIO || errno == EINVAL)
+		return 0; /* a kernel without restartable sequences */
+	return sp_fail_errno(err, errno, "cannot read its rseq registration");
+}
+
+int sp_rseq_drop_own(struct sp_remote *remote, struct sp_error *err)
+{
+	struct sp_ptrace_rseq_configuration own;
+	int ret = get_configuration(remote->driver->tid, &own, err);
+
+	if (ret < 0 || !own.rseq_abi_pointer)
+		return ret;
+	return sp_remote_call(remote, NULL, err, "drop sealpoint's rseq registration", __NR_rseq,
+	                      own.rseq_abi_pointer, own.rseq_abi_size, RSEQ_FLAG_UNREGISTER,
+	                      own.signature, 0, 0);
+}
+
+static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
+{
+	Sealpoint__Rseq message = SEALPOINT__RSEQ__INIT;
+	struct sp_ptrace_rseq_configuration configuration;
+	int ret = get_configuration(saver->thread->tid, &configuration, err);
+
+	if (ret < 0 || !configuration.rseq_abi_pointer)
+		return ret;
+	message.address = configuration.rseq_abi_pointer;
+	message.size = configuration.rseq_abi_size;
+	message.signature = configuration.signature;
+	sp_blob_pack(body, &message.base);
+	return 0;
+}
+
+static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__Rseq *message =
+	        (void *)sp_blob_unpack(body, &sealpoint__rseq__descriptor, err);
+
+	if (!message)
+		return -EBADMSG;
+	return sp_remote_call(builder->remote, NULL, err, "register its restartable sequences",
+	                      __NR_rseq, message->address, message->size, 0, message->signature, 0,
+	                      0);
+}
+
+const struct sp_facet sp_facet_rseq = {
+        .name = "rseq",
+        .title = "restartable sequences",
+        .scope = SP_FACET_THREAD,
+        .phase = SP_PHASE_THREADS,
+        .save = save,
+        .rebuild = rebuild,
+};

@@ -1,0 +1,110 @@
+/*
+ * Addresses that a thread has given to the kernel: its alternate signal stack, its list of robust
+ * futexes, and the word that is cleared when it ends. Only the thread itself can ask for two of
+ * them, and set any.
+ *
+ * A thread that runs on its alternate stack keeps doing so: the kernel tells that from the stack
+ * pointer alone.
+ */
+#include "kinds/registry.h"
+
+#include "thread.pb-c.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+static int read_own(struct sp_remote *remote, stack_t *stack, uint64_t *clear_tid,
+                    struct sp_error *err)
+{
+	remote_addr stack_room, tid_room;
+	int ret;
+
+	sp_batch_begin(remote);
+	stack_room = sp_batch_room(remote, sizeof(*stack));
+	tid_room = sp_batch_room(remote, sizeof(*clear_tid));
+	sp_batch_call(remote, "read its alternate signal stack", __NR_sigaltstack, 0, stack_room, 0,
+	              0, 0, 0);
+	sp_batch_call(remote, "read its clear_child_tid", __NR_prctl, PR_GET_TID_ADDRESS, tid_room,
+	              0, 0, 0, 0);
+	ret = sp_batch_run(remote, err);
+	if (ret == 0)
+		ret = sp_batch_read(remote, stack_room, stack, sizeof(*stack), err);
+	if (ret == 0)
+		ret = sp_batch_read(remote, tid_room, clear_tid, sizeof(*clear_tid), err);
+	return ret;
+}
+
+static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
+{
+	Sealpoint__ThreadPointers message = SEALPOINT__THREAD_POINTERS__INIT;
+	size_t robust_list_size = 0;
+	void *robust_list = NULL;
+	stack_t stack;
+	int ret = read_own(saver->remote, &stack, &message.clear_tid, err);
+
+	if (ret < 0)
+		return ret;
+	if (syscall(__NR_get_robust_list, saver->thread->tid, &robust_list, &robust_list_size) < 0)
+		return sp_fail_errno(err, errno, "cannot read its list of robust futexes");
+	if (robust_list) {
+		message.robust_list = (uintptr_t)robust_list;
+		message.robust_list_size = robust_list_size;
+	}
+	if (!(stack.ss_flags & SS_DISABLE)) {
+		message.stack = (uintptr_t)stack.ss_sp;
+		message.stack_size = stack.ss_size;
+		message.stack_flags = (uint32_t)stack.ss_flags & ~(uint32_t)SS_ONSTACK;
+	}
+	if (sealpoint__thread_pointers__get_packed_size(&message))
+		sp_blob_pack(body, &message.base);
+	return 0;
+}
+
+static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__ThreadPointers *message =
+	        (void *)sp_blob_unpack(body, &sealpoint__thread_pointers__descriptor, err);
+	struct sp_remote *remote = builder->remote;
+
+	if (!message)
+		return -EBADMSG;
+	sp_batch_begin(remote);
+	if (message->stack_size) {
+		stack_t stack = {
+		        .ss_sp = (void *)(uintptr_t)message->stack,
+		        .ss_flags = (int)message->stack_flags,
+		        .ss_size = message->stack_size,
+		};
+
+		sp_batch_call(remote, "set its alternate signal stack", __NR_sigaltstack,
+		              sp_batch_put(remote, &stack, sizeof(stack)), 0, 0, 0, 0, 0);
+	}
+	if (message->robust_list)
+		sp_batch_call(remote, "set its list of robust futexes", __NR_set_robust_list,
+		              message->robust_list, message->robust_list_size, 0, 0, 0, 0);
+	sp_batch_call(remote, "set its clear_child_tid", __NR_set_tid_address, message->clear_tid,
+	              0, 0, 0, 0, 0);
+	return sp_batch_run(remote, err);
+}
+
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
+{
+	sp_cleanup_message Sealpoint__ThreadPointers *message =
+	        (void *)sp_blob_unpack(body, &sealpoint__thread_pointers__descriptor, NULL);
+
+	if (message && message->stack_size)
+		snprintf(text, size, "alternate signal stack of %llu bytes",
+		         (unsigned long long)message->stack_size);
+}
+
+const struct sp_facet sp_facet_thread_pointers = {
+        .name = "thread_pointers",
+        .title = "thread pointers",
+        .scope = SP_FACET_THREAD,
+        .phase = SP_PHASE_THREADS,
+        .save = save,
+        .rebuild = rebuild,
+        .describe = describe,
+};
