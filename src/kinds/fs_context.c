@@ -1,0 +1,140 @@
+/*
+ * What the kernel calls a process's fs: root directory, working directory and umask. Directories
+ * are saved as paths from sealpoint's own root, and only if such a path still leads to the very
+ * directory.
+ *
+ * The process enters its working directory before its root: a path that is looked up behind
+ * chroot(2) means something else.
+ */
+#include "kinds/registry.h"
+
+#include "base/io.h"
+#include "proc/status.h"
+#include "settings.pb-c.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+/* Reads the path behind /proc/PID/cwd or root, and checks that it leads there. */
+static int read_directory(pid_t pid, const char *link, const char *what, char **target,
+                          struct sp_error *err)
+{
+	sp_cleanup_free char *path = NULL;
+	struct stat there, here;
+	char proc[64];
+	int ret;
+
+	snprintf(proc, sizeof(proc), "/proc/%d/%s", pid, link);
+	ret = sp_read_link(AT_FDCWD, proc, &path, err);
+	if (ret < 0)
+		return ret;
+	if (stat(proc, &there) < 0)
+		return sp_fail_errno(err, errno, "cannot reach its %s %s", what, path);
+	if (path[0] != '/' || stat(path, &here) < 0 || here.st_ino != there.st_ino ||
+	    here.st_dev != there.st_dev)
+		return sp_fail(err, ENOENT,
+		               "its %s %s was deleted or cannot be reached by that path: let it "
+		               "change to another directory before the dump",
+		               what, path);
+	*target = sp_steal_ptr(&path);
+	return 0;
+}
+
+static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
+{
+	Sealpoint__FileSystemContext message = SEALPOINT__FILE_SYSTEM_CONTEXT__INIT;
+	sp_cleanup_free char *root = NULL, *directory = NULL;
+	pid_t pid = saver->process->pid;
+	uint64_t mask;
+	int ret;
+
+	ret = sp_status_number(saver->status, "Umask", 8, &mask, err);
+	if (ret == 0)
+		ret = read_directory(pid, "root", "root directory", &root, err);
+	if (ret == 0)
+		ret = read_directory(pid, "cwd", "working directory", &directory, err);
+	if (ret < 0)
+		return ret;
+	message.umask = (uint32_t)mask;
+	message.root = root;
+	message.working_directory = directory;
+	sp_blob_pack(body, &message.base);
+	return 0;
+}
+
+static Sealpoint__FileSystemContext *unpack(ProtobufCBinaryData body, struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__FileSystemContext *message =
+	        (void *)sp_blob_unpack(body, &sealpoint__file_system_context__descriptor, err);
+
+	if (message && (message->root[0] != '/' || message->working_directory[0] != '/')) {
+		sp_fail(err, EBADMSG, "its directories are not absolute paths");
+		return NULL;
+	}
+	return sp_steal_ptr(&message);
+}
+
+static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__FileSystemContext *message = unpack(body, err);
+	struct sp_remote *remote = builder->remote;
+
+	if (!message)
+		return -EBADMSG;
+	sp_batch_begin(remote);
+	sp_batch_call(remote, "enter its working directory", __NR_chdir,
+	              sp_batch_string(remote, message->working_directory), 0, 0, 0, 0, 0);
+	if (strcmp(message->root, "/"))
+		sp_batch_call(remote, "change its root directory", __NR_chroot,
+		              sp_batch_string(remote, message->root), 0, 0, 0, 0, 0);
+	sp_batch_call(remote, "set its umask", __NR_umask, message->umask, 0, 0, 0, 0, 0);
+	return sp_batch_run(remote, err);
+}
+
+static int check_directory(const char *path, const char *what, struct sp_error *err)
+{
+	struct stat stats;
+
+	if (stat(path, &stats) < 0)
+		return sp_fail_errno(err, errno, "its %s %s cannot be entered", what, path);
+	if (!S_ISDIR(stats.st_mode))
+		return sp_fail(err, ENOTDIR, "its %s %s is not a directory any more", what, path);
+	return 0;
+}
+
+static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData body,
+                 struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__FileSystemContext *message = unpack(body, err);
+	int ret;
+
+	if (!message)
+		return -EBADMSG;
+	ret = check_directory(message->root, "root directory", err);
+	return ret < 0 ? ret
+	               : check_directory(message->working_directory, "working directory", err);
+}
+
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
+{
+	sp_cleanup_message Sealpoint__FileSystemContext *message = unpack(body, NULL);
+
+	if (!message)
+		return;
+	snprintf(text, size, "%s, umask %04o%s%s", message->working_directory, message->umask,
+	         strcmp(message->root, "/") ? ", root " : "",
+	         strcmp(message->root, "/") ? message->root : "");
+}
+
+const struct sp_facet sp_facet_fs_context = {
+        .name = "fs_context",
+        .title = "directories and umask",
+        .scope = SP_FACET_PROCESS,
+        .phase = SP_PHASE_DESCRIPTORS,
+        .save = save,
+        .rebuild = rebuild,
+        .describe = describe,
+        .check = check,
+};

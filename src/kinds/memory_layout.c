@@ -1,0 +1,118 @@
+/*
+ * The landmarks of an address space: where code, data, heap, stack, arguments and environment lie,
+ * the auxiliary vector, and which file /proc/PID/exe is. What ps(1) shows and what brk(2) goes on
+ * from.
+ *
+ * All is set at once (PR_SET_MM_MAP), when the mappings are in place and sealpoint's own executable
+ * is no longer among them: the kernel does not replace an executable that is mapped.
+ */
+#include "kinds/registry.h"
+
+#include "base/io.h"
+#include "proc/stat.h"
+#include "settings.pb-c.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+enum { AUXV_MAX = 4096 }; /* bytes; the kernel's own bound is lower and differs by version */
+
+static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
+{
+	Sealpoint__MemoryLayout message = SEALPOINT__MEMORY_LAYOUT__INIT;
+	sp_cleanup_free char *auxv = NULL;
+	pid_t pid = saver->process->pid;
+	struct sp_stat stat;
+	int64_t brk;
+	char path[32];
+	int ret;
+
+	snprintf(path, sizeof(path), "/proc/%d/auxv", pid);
+	ret = sp_read_file(AT_FDCWD, path, &auxv, &message.auxv.len, err);
+	if (ret == 0)
+		ret = sp_stat_read(pid, pid, &stat, err);
+	if (ret == 0)
+		ret = sp_remote_call(saver->remote, &brk, err, "read the end of its heap", __NR_brk,
+		                     0, 0, 0, 0, 0, 0);
+	if (ret < 0)
+		return ret;
+	message.start_code = stat.start_code;
+	message.end_code = stat.end_code;
+	message.start_data = stat.start_data;
+	message.end_data = stat.end_data;
+	message.start_brk = stat.start_brk;
+	message.brk = (uint64_t)brk;
+	message.start_stack = stat.start_stack;
+	message.arg_start = stat.arg_start;
+	message.arg_end = stat.arg_end;
+	message.env_start = stat.env_start;
+	message.env_end = stat.env_end;
+	message.auxv.data = (uint8_t *)auxv;
+	sp_blob_pack(body, &message.base);
+	return 0;
+}
+
+static struct prctl_mm_map to_map(const Sealpoint__MemoryLayout *message)
+{
+	return (struct prctl_mm_map){
+	        .start_code = message->start_code,
+	        .end_code = message->end_code,
+	        .start_data = message->start_data,
+	        .end_data = message->end_data,
+	        .start_brk = message->start_brk,
+	        .brk = message->brk,
+	        .start_stack = message->start_stack,
+	        .arg_start = message->arg_start,
+	        .arg_end = message->arg_end,
+	        .env_start = message->env_start,
+	        .env_end = message->env_end,
+	        .auxv_size = (uint32_t)message->auxv.len,
+	        .exe_fd = (uint32_t)-1,
+	};
+}
+
+static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__MemoryLayout *message =
+	        (void *)sp_blob_unpack(body, &sealpoint__memory_layout__descriptor, err);
+	uint32_t executable = builder->process->executable_file;
+	struct sp_remote *remote = builder->remote;
+	struct prctl_mm_map map;
+
+	if (!message)
+		return -EBADMSG;
+	if (message->auxv.len > AUXV_MAX)
+		return sp_fail(err, EBADMSG, "its auxiliary vector has %zu bytes",
+		               message->auxv.len);
+	map = to_map(message);
+	if (executable)
+		map.exe_fd = (uint32_t)builder->fds[executable];
+	sp_batch_begin(remote);
+	if (message->auxv.len)
+		map.auxv = (__u64 *)(uintptr_t)sp_batch_put(remote, message->auxv.data,
+		                                            message->auxv.len);
+	return sp_remote_call(remote, NULL, err, "set its memory layout and executable", __NR_prctl,
+	                      PR_SET_MM, PR_SET_MM_MAP, sp_batch_put(remote, &map, sizeof(map)),
+	                      sizeof(map), 0, 0);
+}
+
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
+{
+	sp_cleanup_message Sealpoint__MemoryLayout *message =
+	        (void *)sp_blob_unpack(body, &sealpoint__memory_layout__descriptor, NULL);
+
+	if (message)
+		snprintf(text, size, "heap %#llx to %#llx", (unsigned long long)message->start_brk,
+		         (unsigned long long)message->brk);
+}
+
+const struct sp_facet sp_facet_memory_layout = {
+        .name = "memory_layout",
+        .title = "memory layout",
+        .scope = SP_FACET_PROCESS,
+        .phase = SP_PHASE_MEMORY,
+        .save = save,
+        .rebuild = rebuild,
+        .describe = describe,
+};

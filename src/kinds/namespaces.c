@@ -1,0 +1,85 @@
+/*
+ * Refuses threads that see another system than sealpoint does, or that do not share with their
+ * process what threads share: namespaces, descriptors, directories. Nothing is saved; a facet,
+ * because it is asked about every thread.
+ */
+#include "kinds/registry.h"
+
+#include <errno.h>
+#include <linux/kcmp.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+static const struct {
+	const char *file, *title;
+	const char *option; /* of nsenter(1) */
+} namespaces[] = {
+        {"mnt", "mount", "m"},     {"pid", "pid", "p"},   {"pid_for_children", "pid", "p"},
+        {"net", "network", "n"},   {"ipc", "IPC", "i"},   {"uts", "UTS", "u"},
+        {"user", "user", "U"},     {"time", "time", "T"}, {"time_for_children", "time", "T"},
+        {"cgroup", "cgroup", "C"},
+};
+
+static int compare_namespace(const struct sp_facet_saver *saver, size_t which, struct sp_error *err)
+{
+	struct stat theirs, ours;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/ns/%s", namespaces[which].file);
+	if (stat(path, &ours) < 0)
+		return 0; /* a kernel without it: there is only one */
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/ns/%s", saver->process->pid,
+	         saver->thread->tid, namespaces[which].file);
+	if (stat(path, &theirs) < 0)
+		return sp_fail_errno(err, errno, "cannot read its %s namespace",
+		                     namespaces[which].title);
+	if (theirs.st_ino == ours.st_ino && theirs.st_dev == ours.st_dev)
+		return 0;
+	return sp_fail(err, ENOTSUP,
+	               "it is in another %s namespace than sealpoint: run sealpoint in the same "
+	               "one (nsenter -t %d -%s sealpoint ...)",
+	               namespaces[which].title, saver->process->pid, namespaces[which].option);
+}
+
+static int compare_shared(const struct sp_facet_saver *saver, struct sp_error *err)
+{
+	static const struct {
+		int type;
+		const char *what;
+	} shared[] = {{KCMP_FILES, "descriptors"}, {KCMP_FS, "directories"}};
+	pid_t pid = saver->process->pid, tid = saver->thread->tid;
+
+	for (size_t i = 0; tid != pid && i < sizeof(shared) / sizeof(shared[0]); i++)
+		if (syscall(__NR_kcmp, pid, tid, shared[i].type, 0, 0) > 0)
+			return sp_fail(err, ENOTSUP,
+			               "thread %d has %s of its own (unshare(2)), apart from its "
+			               "process: sealpoint does not support that",
+			               tid, shared[i].what);
+	return 0;
+}
+
+static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
+{
+	for (size_t i = 0; i < sizeof(namespaces) / sizeof(namespaces[0]); i++) {
+		int ret = compare_namespace(saver, i, err);
+
+		if (ret < 0)
+			return ret;
+	}
+	return compare_shared(saver, err);
+}
+
+static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
+{
+	return sp_fail(err, EBADMSG, "no checkpoint of this version holds namespaces");
+}
+
+const struct sp_facet sp_facet_namespaces = {
+        .name = "namespaces",
+        .title = "namespaces",
+        .scope = SP_FACET_THREAD,
+        .phase = SP_PHASE_STUB,
+        .save = save,
+        .rebuild = rebuild,
+};

@@ -1,0 +1,230 @@
+/*
+ * Settings of a process as a whole: whether orphans come to it, whether its memory may be huge
+ * pages or be merged, which barriers it has registered for, how likely the kernel is to kill it
+ * when memory runs out, and what a core file would hold. A stub has sealpoint's where they are
+ * inherited, so all are set.
+ */
+#include "kinds/registry.h"
+
+#include "base/io.h"
+#include "base/kernel_abi.h"
+#include "proc/capability.h"
+#include "settings.pb-c.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/membarrier.h>
+
+/* Registrations, in the order in which they are looked at. */
+static const struct {
+	int registration;
+	int command; /* fails with EPERM unless registered; a query if there is none like that */
+} barriers[] = {
+        {MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, MEMBARRIER_CMD_QUERY},
+        {MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, MEMBARRIER_CMD_PRIVATE_EXPEDITED},
+        {MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE,
+         MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE},
+        {MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ},
+};
+
+enum { BARRIERS = sizeof(barriers) / sizeof(barriers[0]) };
+
+/* --- saving ------------------------------------------------------------------------------------
+ */
+
+static int read_number(pid_t pid, const char *file, int base, long *value, struct sp_error *err)
+{
+	sp_cleanup_free char *text = NULL;
+	char path[64];
+	int ret;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
+	ret = sp_read_file(AT_FDCWD, path, &text, NULL, err);
+	if (ret == 0)
+		*value = strtol(text, NULL, base);
+	return ret;
+}
+
+static int read_prctls(struct sp_remote *remote, Sealpoint__ProcessSettings *message,
+                       struct sp_error *err)
+{
+	size_t thp, merge;
+	int subreaper, ret;
+	remote_addr room;
+
+	sp_batch_begin(remote);
+	room = sp_batch_room(remote, sizeof(subreaper));
+	sp_batch_call(remote, "read whether orphans come to it", __NR_prctl, PR_GET_CHILD_SUBREAPER,
+	              room, 0, 0, 0, 0);
+	thp = sp_batch_try(remote, "read whether huge pages are off", __NR_prctl,
+	                   PR_GET_THP_DISABLE, 0, 0, 0, 0, 0);
+	merge = sp_batch_try(remote, "read whether its memory is merged", __NR_prctl,
+	                     PR_GET_MEMORY_MERGE, 0, 0, 0, 0, 0);
+	ret = sp_batch_run(remote, err);
+	if (ret == 0)
+		ret = sp_batch_read(remote, room, &subreaper, sizeof(subreaper), err);
+	if (ret < 0)
+		return ret;
+	message->child_subreaper = subreaper;
+	if (sp_batch_result(remote, thp) > 0)
+		message->thp_disable = (uint32_t)sp_batch_result(remote, thp);
+	message->memory_merge = sp_batch_result(remote, merge) > 0;
+	return 0;
+}
+
+/*
+ * Before Linux 6.3 the kernel does not tell, but refuses a barrier that was not registered. A
+ * global one it never refuses: it counts as registered, which does no harm.
+ */
+static int try_barriers(struct sp_remote *remote, uint32_t *registered, struct sp_error *err)
+{
+	size_t calls[BARRIERS];
+	int ret;
+
+	sp_batch_begin(remote);
+	for (int i = 0; i < BARRIERS; i++)
+		calls[i] = sp_batch_try(remote, "try a memory barrier", __NR_membarrier,
+		                        (uint64_t)barriers[i].command, 0, 0, 0, 0, 0);
+	ret = sp_batch_run(remote, err);
+	if (ret < 0)
+		return ret;
+	for (int i = 0; i < BARRIERS; i++)
+		if (sp_batch_result(remote, calls[i]) >= 0)
+			*registered |= (uint32_t)barriers[i].registration;
+	return 0;
+}
+
+static int read_barriers(struct sp_remote *remote, uint32_t *registered, struct sp_error *err)
+{
+	int64_t result;
+	int ret = sp_remote_try(remote, &result, err, "read its memory barriers", __NR_membarrier,
+	                        SP_MEMBARRIER_CMD_GET_REGISTRATIONS, 0, 0, 0, 0, 0);
+
+	if (ret < 0)
+		return ret;
+	if (result == -EINVAL)
+		return try_barriers(remote, registered, err);
+	if (result > 0)
+		*registered = (uint32_t)result;
+	return 0;
+}
+
+static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
+{
+	Sealpoint__ProcessSettings message = SEALPOINT__PROCESS_SETTINGS__INIT;
+	long oom_score_adj, coredump_filter;
+	pid_t pid = saver->process->pid;
+	int ret;
+
+	ret = read_number(pid, "oom_score_adj", 10, &oom_score_adj, err);
+	if (ret == 0)
+		ret = read_number(pid, "coredump_filter", 16, &coredump_filter, err);
+	if (ret == 0)
+		ret = read_prctls(saver->remote, &message, err);
+	if (ret == 0)
+		ret = read_barriers(saver->remote, &message.membarrier, err);
+	if (ret < 0)
+		return ret;
+	message.oom_score_adj = (int32_t)oom_score_adj;
+	message.coredump_filter = (uint32_t)coredump_filter;
+	sp_blob_pack(body, &message.base);
+	return 0;
+}
+
+/* --- rebuilding ---------------------------------------------------------------------------------
+ */
+
+static int write_number(uint32_t pid, const char *file, const char *format, long value,
+                        struct sp_error *err)
+{
+	char path[64], text[32];
+
+	snprintf(path, sizeof(path), "/proc/%u/%s", pid, file);
+	snprintf(text, sizeof(text), format, value);
+	return sp_write_file(path, text, err);
+}
+
+static int set_prctls(struct sp_remote *remote, const Sealpoint__ProcessSettings *message,
+                      struct sp_error *err)
+{
+	/* Bit 0 says that they are off; the others, since Linux 6.18, say which. */
+	uint32_t thp_off = message->thp_disable & 1, thp_flags = message->thp_disable & ~1u;
+
+	sp_batch_begin(remote);
+	sp_batch_call(remote, "set whether orphans come to it", __NR_prctl, PR_SET_CHILD_SUBREAPER,
+	              message->child_subreaper, 0, 0, 0, 0);
+	sp_batch_call(remote, "set whether huge pages are off", __NR_prctl, PR_SET_THP_DISABLE,
+	              thp_off, thp_flags, 0, 0, 0);
+	if (message->memory_merge)
+		sp_batch_call(remote, "set whether its memory is merged", __NR_prctl,
+		              PR_SET_MEMORY_MERGE, 1, 0, 0, 0, 0);
+	for (int i = 0; i < BARRIERS; i++)
+		if (message->membarrier & (uint32_t)barriers[i].registration)
+			sp_batch_call(remote, "register for a memory barrier", __NR_membarrier,
+			              (uint64_t)barriers[i].registration, 0, 0, 0, 0, 0);
+	return sp_batch_run(remote, err);
+}
+
+static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__ProcessSettings *message =
+	        (void *)sp_blob_unpack(body, &sealpoint__process_settings__descriptor, err);
+	uint32_t pid = builder->process->pid;
+	int ret;
+
+	if (!message)
+		return -EBADMSG;
+	ret = write_number(pid, "oom_score_adj", "%ld", message->oom_score_adj, err);
+	if (ret == 0)
+		ret = write_number(pid, "coredump_filter", "0x%lx", message->coredump_filter, err);
+	return ret < 0 ? ret : set_prctls(builder->remote, message, err);
+}
+
+/* --- before and after ----------------------------------------------------------------------------
+ */
+
+static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData body,
+                 struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__ProcessSettings *message =
+	        (void *)sp_blob_unpack(body, &sealpoint__process_settings__descriptor, err);
+	long own;
+	int ret;
+
+	if (!message)
+		return -EBADMSG;
+	ret = read_number(getpid(), "oom_score_adj", 10, &own, err);
+	if (ret < 0)
+		return ret;
+	if (message->oom_score_adj < own && !sp_capability_have(CAP_SYS_RESOURCE))
+		return sp_fail(
+		        err, EPERM,
+		        "its oom_score_adj, %d, is below sealpoint's own, %ld: run sealpoint "
+		        "with CAP_SYS_RESOURCE, or with that value (choom(1))",
+		        message->oom_score_adj, own);
+	return 0;
+}
+
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
+{
+	sp_cleanup_message Sealpoint__ProcessSettings *message =
+	        (void *)sp_blob_unpack(body, &sealpoint__process_settings__descriptor, NULL);
+
+	if (message)
+		snprintf(text, size, "oom_score_adj %d%s%s%s", message->oom_score_adj,
+		         message->child_subreaper ? ", orphans come to it" : "",
+		         message->thp_disable ? ", no huge pages" : "",
+		         message->memory_merge ? ", memory is merged" : "");
+}
+
+const struct sp_facet sp_facet_process_settings = {
+        .name = "process_settings",
+        .title = "process settings",
+        .scope = SP_FACET_PROCESS,
+        .phase = SP_PHASE_THREADS,
+        .save = save,
+        .rebuild = rebuild,
+        .describe = describe,
+        .check = check,
+};

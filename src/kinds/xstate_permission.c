@@ -1,0 +1,89 @@
+/*
+ * Permission to use the large parts of the processor's extended state, AMX tiles, which an x86
+ * program has to ask for (ARCH_REQ_XCOMP_PERM). Asked for by the stub before threads are cloned and
+ * get their registers.
+ */
+#include "kinds/registry.h"
+
+#include "settings.pb-c.h"
+
+#include <sys/syscall.h>
+
+/* asm/prctl.h, 5.16 */
+enum {
+	GET_XCOMP_SUPP = 0x1021,
+	GET_XCOMP_PERM = 0x1022,
+	REQ_XCOMP_PERM = 0x1023,
+};
+
+/* One's own: a kernel that does not know the call gives nothing to ask for. */
+static uint64_t own_components(int option)
+{
+	uint64_t components = 0;
+
+	return syscall(__NR_arch_prctl, option, &components) < 0 ? 0 : components;
+}
+
+static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
+{
+	Sealpoint__XstatePermission message = SEALPOINT__XSTATE_PERMISSION__INIT;
+	remote_addr room;
+	int64_t result;
+	int ret;
+
+	sp_batch_begin(saver->remote);
+	room = sp_batch_room(saver->remote, sizeof(message.components));
+	ret = sp_remote_try(saver->remote, &result, err, "read its extended state permission",
+	                    __NR_arch_prctl, GET_XCOMP_PERM, room, 0, 0, 0, 0);
+	if (ret < 0 || result < 0)
+		return ret;
+	ret = sp_batch_read(saver->remote, room, &message.components, sizeof(message.components),
+	                    err);
+	message.components &= ~own_components(GET_XCOMP_PERM);
+	if (ret == 0 && message.components)
+		sp_blob_pack(body, &message.base);
+	return ret;
+}
+
+static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__XstatePermission *message =
+	        (void *)sp_blob_unpack(body, &sealpoint__xstate_permission__descriptor, err);
+
+	if (!message)
+		return -EBADMSG;
+	sp_batch_begin(builder->remote);
+	for (unsigned i = 0; i < 64; i++)
+		if (message->components >> i & 1)
+			sp_batch_call(builder->remote, "ask for extended state", __NR_arch_prctl,
+			              REQ_XCOMP_PERM, i, 0, 0, 0, 0);
+	return sp_batch_run(builder->remote, err);
+}
+
+static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData body,
+                 struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__XstatePermission *message =
+	        (void *)sp_blob_unpack(body, &sealpoint__xstate_permission__descriptor, err);
+	uint64_t missing;
+
+	if (!message)
+		return -EBADMSG;
+	missing = message->components & ~own_components(GET_XCOMP_SUPP);
+	if (missing)
+		return sp_fail(err, ENOTSUP,
+		               "it uses extended processor state (components %#llx) that this "
+		               "machine does not have: restore it on one with the same processor",
+		               (unsigned long long)missing);
+	return 0;
+}
+
+const struct sp_facet sp_facet_xstate_permission = {
+        .name = "xstate_permission",
+        .title = "extended state permission",
+        .scope = SP_FACET_PROCESS,
+        .phase = SP_PHASE_STUB,
+        .save = save,
+        .rebuild = rebuild,
+        .check = check,
+};
