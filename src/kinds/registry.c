@@ -10,5 +10,30 @@ const struct sp_file_kind *const sp_file_kinds[] = {
 };
 
 const struct sp_facet *const sp_facets[] = {
+	/* SP_PHASE_STUB */
+	&sp_facet_namespaces,
+	&sp_facet_session,
+	&sp_facet_xstate_permission,
+	/* SP_PHASE_MEMORY */
+	&sp_facet_memory_layout,
+	/* SP_PHASE_DESCRIPTORS */
+	&sp_facet_fs_context,
+	/* SP_PHASE_THREADS */
+	&sp_facet_signal_actions,
+	&sp_facet_thread_name,
+	&sp_facet_thread_pointers,
+	&sp_facet_rseq,
+	&sp_facet_thread_settings,
+	&sp_facet_process_settings,
+	&sp_facet_pending_signals,
+	&sp_facet_shared_pending_signals,
+	&sp_facet_interval_timers,
+	&sp_facet_posix_timers,
+	&sp_facet_limits,
+	&sp_facet_scheduling,
+	/* SP_PHASE_PRIVILEGES */
+	&sp_facet_seccomp,
+	&sp_facet_credentials,
+	&sp_facet_hardening,
 	NULL,
 };

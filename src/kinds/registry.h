@@ -4,4 +4,25 @@
 
 #include "kinds/kind.h"
 
+extern const struct sp_facet sp_facet_namespaces;
+extern const struct sp_facet sp_facet_session;
+extern const struct sp_facet sp_facet_xstate_permission;
+extern const struct sp_facet sp_facet_memory_layout;
+extern const struct sp_facet sp_facet_fs_context;
+extern const struct sp_facet sp_facet_signal_actions;
+extern const struct sp_facet sp_facet_thread_name;
+extern const struct sp_facet sp_facet_thread_pointers;
+extern const struct sp_facet sp_facet_rseq;
+extern const struct sp_facet sp_facet_thread_settings;
+extern const struct sp_facet sp_facet_process_settings;
+extern const struct sp_facet sp_facet_pending_signals;
+extern const struct sp_facet sp_facet_shared_pending_signals;
+extern const struct sp_facet sp_facet_interval_timers;
+extern const struct sp_facet sp_facet_posix_timers;
+extern const struct sp_facet sp_facet_limits;
+extern const struct sp_facet sp_facet_scheduling;
+extern const struct sp_facet sp_facet_seccomp;
+extern const struct sp_facet sp_facet_credentials;
+extern const struct sp_facet sp_facet_hardening;
+
 #endif
