@@ -6,6 +6,12 @@
 #include "kinds/registry.h"
 
 const struct sp_file_kind *const sp_file_kinds[] = {
+	&sp_path_only_kind,
+	&sp_pipe_kind,
+	&sp_directory_kind,
+	&sp_device_kind,
+	&sp_terminal_kind,
+	&sp_regular_kind,
 	NULL,
 };
 

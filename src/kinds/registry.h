@@ -4,6 +4,13 @@
 
 #include "kinds/kind.h"
 
+extern const struct sp_file_kind sp_device_kind;
+extern const struct sp_file_kind sp_directory_kind;
+extern const struct sp_file_kind sp_path_only_kind;
+extern const struct sp_file_kind sp_pipe_kind;
+extern const struct sp_file_kind sp_regular_kind;
+extern const struct sp_file_kind sp_terminal_kind;
+
 extern const struct sp_facet sp_facet_namespaces;
 extern const struct sp_facet sp_facet_session;
 extern const struct sp_facet sp_facet_xstate_permission;

@@ -31,6 +31,10 @@ static const struct anonymous {
          "dump without the supervised program, or end the supervision first"},
         {"anon_inode:[landlock-ruleset]", "a Landlock ruleset", "let the program close it first"},
         {"anon_inode:", "a kernel object without a name", "let the program close it first"},
+        {"/[aio]", "a context of asynchronous I/O (io_setup)",
+         "start the program with asynchronous I/O switched off"},
+        {"/SYSV", "a segment of System V shared memory", "let the program detach it first"},
+        {"/secretmem", "secret memory (memfd_secret)", "let the program close and unmap it first"},
         {"/dmabuf:", "a DMA buffer of a device", "let the program close its device first"},
 };
 

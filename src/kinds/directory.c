@@ -1,0 +1,83 @@
+/* Open directories, with the place up to which they have been read. */
+#include "kinds/registry.h"
+
+#include "base/cleanup.h"
+#include "kinds/file_path.h"
+
+#include "directory.pb-c.h"
+
+#include <fcntl.h>
+
+static bool claims(const struct sp_open_file *file)
+{
+	return S_ISDIR(file->stat.st_mode);
+}
+
+static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
+                struct sp_error *err)
+{
+	Sealpoint__Directory message = SEALPOINT__DIRECTORY__INIT;
+	sp_cleanup_free char *path = NULL;
+	int result = sp_file_path_find(file, &path, err);
+
+	if (result)
+		return result;
+	message.path = path;
+	message.position = file->position;
+	sp_blob_pack(body, &message.base);
+	return 0;
+}
+
+static Sealpoint__Directory *unpack(ProtobufCBinaryData body, struct sp_error *err)
+{
+	return (Sealpoint__Directory *)sp_blob_unpack(body, &sealpoint__directory__descriptor, err);
+}
+
+static int open_at(const Sealpoint__Directory *message, int flags, int *fd, struct sp_error *err)
+{
+	*fd = sp_file_path_open(message->path, flags, S_IFDIR, err);
+	if (*fd < 0)
+		return *fd;
+	if (message->position && lseek(*fd, message->position, SEEK_SET) < 0)
+		return sp_fail_errno(err, errno, "cannot go to where it had been read");
+	return 0;
+}
+
+static int open_directory(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
+                          struct sp_error *err)
+{
+	Sealpoint__Directory *message = unpack(file->body, err);
+	int result = message ? open_at(message, sp_file_path_flags(file), fd, err) : -EBADMSG;
+
+	sealpoint__directory__free_unpacked(message, NULL);
+	return result;
+}
+
+static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
+                 struct sp_error *err)
+{
+	Sealpoint__Directory *message = unpack(file->body, err);
+	int result = message ? sp_file_path_check(message->path, err) : -EBADMSG;
+
+	sealpoint__directory__free_unpacked(message, NULL);
+	return result;
+}
+
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
+{
+	Sealpoint__Directory *message = unpack(body, NULL);
+
+	if (message)
+		snprintf(text, size, "%s", message->path);
+	sealpoint__directory__free_unpacked(message, NULL);
+}
+
+const struct sp_file_kind sp_directory_kind = {
+        .name = "directory",
+        .title = "directory",
+        .claims = claims,
+        .save = save,
+        .open = open_directory,
+        .describe = describe,
+        .check = check,
+};
