@@ -2,6 +2,7 @@
 # make check      installs what is missing, builds, runs all tests
 # make demo       dumps and restores a real redis-server
 # make bench      the benchmark table
+# make install    program, man pages and bash completion, below DESTDIR and PREFIX
 # Variants: make BUILD=build/asan SANITIZE=address,undefined CC=clang
 BUILD ?= build
 CC ?= cc
@@ -56,8 +57,15 @@ $(BUILD)/%.o: %.S
 
 include tests/tests.mk
 
+install: all
+	install -D -m 755 $(BUILD)/sealpoint $(DESTDIR)$(PREFIX)/bin/sealpoint
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -D -m 644 tools/completion/sealpoint.bash \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sealpoint
+
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all clean
+.PHONY: all install clean
 .SECONDARY:

@@ -1,0 +1,47 @@
+# Completion of sealpoint's commands and options for bash; source it, or install it as
+# share/bash-completion/completions/sealpoint. The words stand in `sealpoint help`: nothing to keep in step.
+
+_sealpoint() {
+	local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+	local program=${COMP_WORDS[0]} command=${COMP_WORDS[1]}
+	COMPREPLY=()
+
+	if ((COMP_CWORD == 1)) || [[ $command == help && $COMP_CWORD -eq 2 ]]; then
+		local words
+		words=$("$program" help 2>/dev/null | sed -n '/^All commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
+		mapfile -t COMPREPLY < <(compgen -W "$words help --help --version" -- "$word")
+		return
+	fi
+	case $previous in
+	-o | --output | --pidfile)
+		compopt -o filenames
+		mapfile -t COMPREPLY < <(compgen -f -- "$word")
+		return
+		;;
+	--compress)
+		mapfile -t COMPREPLY < <(compgen -W "none 1 3 9 19" -- "$word")
+		return
+		;;
+	--timeout | --unlinked-limit)
+		return
+		;;
+	esac
+	if [[ $word == -* ]]; then
+		local options
+		options=$("$program" help "$command" 2>/dev/null |
+			sed -n '/^Options:/,/^$/s/^  \(-[a-z],\|   \) \(--[a-z-]*\).*/\2/p')
+		mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
+		return
+	fi
+	case $command in
+	dump)
+		mapfile -t COMPREPLY < <(compgen -W "$(cd /proc && printf '%s\n' [0-9]*)" -- "$word")
+		;;
+	restore | inspect | verify | core)
+		compopt -o filenames
+		mapfile -t COMPREPLY < <(compgen -d -- "$word")
+		;;
+	esac
+}
+
+complete -F _sealpoint sealpoint
