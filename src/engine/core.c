@@ -68,6 +68,8 @@ static int open_file(struct core *core, const Sealpoint__OpenFile *file, struct 
 	const struct sp_file_kind *kind = sp_file_kind_by_name(file->kind);
 	int result = 0;
 
+	if (core->files.fds[file->id] >= 0)
+		return 0;
 	if (!kind)
 		return sp_fail(err, ENOTSUP, "this version knows no open file of kind \"%s\"",
 		               file->kind);
@@ -78,6 +80,19 @@ static int open_file(struct core *core, const Sealpoint__OpenFile *file, struct 
 	return result;
 }
 
+/* Of several open files of one inode without a name, the first has the contents. */
+static int open_with_first(struct core *core, const Sealpoint__OpenFile *file, struct sp_error *err)
+{
+	const Sealpoint__OpenFile *first = sp_checkpoint_file(core->checkpoint, file->same_inode);
+	int result = 0;
+
+	if (first && first->same_inode)
+		return sp_fail(err, EBADMSG, "the image's record of it is damaged");
+	if (first)
+		result = open_file(core, first, err);
+	return result < 0 ? result : open_file(core, file, err);
+}
+
 /* The descriptor of a mapping's file, or -1, with a warning the first time. */
 static int mapped_file(struct core *core, const Sealpoint__Vma *vma, bool *asked)
 {
@@ -86,7 +101,7 @@ static int mapped_file(struct core *core, const Sealpoint__Vma *vma, bool *asked
 
 	if (!wants_file(vma) || !file)
 		return -1;
-	if (!asked[vma->file] && open_file(core, file, &err) < 0)
+	if (!asked[vma->file] && open_with_first(core, file, &err) < 0)
 		sp_warn(core->log, "the core file lacks pages of %s: %s", vma->path, err.message);
 	asked[vma->file] = true;
 	return core->files.fds[vma->file];

@@ -12,7 +12,9 @@
 #include "proc/stat.h"
 #include "settings.pb-c.h"
 
+#include <elf.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -107,6 +109,21 @@ static void describe(ProtobufCBinaryData body, char *text, size_t size)
 		         (unsigned long long)message->brk);
 }
 
+/* Debuggers find out from the auxiliary vector where the program and its vDSO were loaded. */
+static int core_note(ProtobufCBinaryData body, uint32_t *type, struct sp_blob *note,
+                     struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__MemoryLayout *message =
+	        (void *)sp_blob_unpack(body, &sealpoint__memory_layout__descriptor, err);
+
+	if (!message)
+		return -EBADMSG;
+	*type = NT_AUXV;
+	note->size = message->auxv.len;
+	note->bytes = memcpy(sp_alloc(note->size), message->auxv.data, note->size);
+	return 0;
+}
+
 const struct sp_facet sp_facet_memory_layout = {
         .name = "memory_layout",
         .title = "memory layout",
@@ -115,4 +132,5 @@ const struct sp_facet sp_facet_memory_layout = {
         .save = save,
         .rebuild = rebuild,
         .describe = describe,
+        .core_note = core_note,
 };

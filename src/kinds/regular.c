@@ -83,7 +83,7 @@ static int save_unlinked(struct sp_file_saver *saver, const struct sp_open_file 
 		        err, EFBIG,
 		        "it is unlinked, so its contents would have to be stored, and its %llu MiB "
 		        "are "
-		        "more than the limit of %llu MiB: raise it with --unlinked-file-limit",
+		        "more than the limit of %llu MiB: raise it with --unlinked-limit",
 		        (unsigned long long)size >> 20, (unsigned long long)limit >> 20);
 	unlinked->mode = file->stat.st_mode & 07777;
 	unlinked->uid = file->stat.st_uid;
