@@ -6,12 +6,19 @@
 #include "kinds/registry.h"
 
 const struct sp_file_kind *const sp_file_kinds[] = {
+	&sp_memfd_kind,
+	&sp_shared_memory_kind,
 	&sp_path_only_kind,
 	&sp_pipe_kind,
 	&sp_directory_kind,
 	&sp_device_kind,
 	&sp_terminal_kind,
 	&sp_regular_kind,
+	&sp_eventfd_kind,
+	&sp_epoll_kind,
+	&sp_timerfd_kind,
+	&sp_signalfd_kind,
+	&sp_inotify_kind,
 	NULL,
 };
 

@@ -10,6 +10,13 @@ extern const struct sp_file_kind sp_path_only_kind;
 extern const struct sp_file_kind sp_pipe_kind;
 extern const struct sp_file_kind sp_regular_kind;
 extern const struct sp_file_kind sp_terminal_kind;
+extern const struct sp_file_kind sp_epoll_kind;
+extern const struct sp_file_kind sp_eventfd_kind;
+extern const struct sp_file_kind sp_inotify_kind;
+extern const struct sp_file_kind sp_memfd_kind;
+extern const struct sp_file_kind sp_shared_memory_kind;
+extern const struct sp_file_kind sp_signalfd_kind;
+extern const struct sp_file_kind sp_timerfd_kind;
 
 extern const struct sp_facet sp_facet_namespaces;
 extern const struct sp_facet sp_facet_session;

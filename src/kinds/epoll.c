@@ -1,0 +1,271 @@
+/*
+ * epoll(7): an interest list. fdinfo tells it item by item; it is rebuilt by the restored process
+ * itself, when all its descriptors are in place, since an item remembers the number that it was
+ * added with.
+ *
+ * An item belongs to an open file, not to a number. A program may close or reuse the number while
+ * another descriptor keeps the file, and with it the item, alive. Such an item could not be added
+ * again, so it is refused; kcmp(2) tells, and for sockets, whose inode is theirs alone, the inode
+ * number does.
+ *
+ * What was ready to be reported is found out again by the kernel when an item is added. An
+ * edge-triggered item of a file that is ready is therefore reported once more, as after any
+ * EPOLL_CTL_MOD.
+ *
+ * A one-shot item that has fired has no events left, but EPOLL_CTL_ADD always adds EPOLLERR and
+ * EPOLLHUP. So it is added for every event and fired, before the rest of the list is there. A file
+ * on which nothing at all can be reported now (an empty pipe) stays armed for errors and hang-up
+ * alone.
+ */
+#include "kinds/fdinfo.h"
+#include "kinds/file_table.h"
+#include "kinds/registry.h"
+
+#include "epoll.pb-c.h"
+
+#include <inttypes.h>
+#include <linux/kcmp.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+
+#define MODES (EPOLLWAKEUP | EPOLLONESHOT | EPOLLET | EPOLLEXCLUSIVE)
+#define ALL_EVENTS (EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP | EPOLLRDNORM | EPOLLWRNORM)
+
+static bool epoll_claims(const struct sp_open_file *file)
+{
+	return !strcmp(file->link, "anon_inode:[eventpoll]");
+}
+
+/* --- saving ------------------------------------------------------------------------------------
+ */
+
+/* An item as a line of fdinfo tells it. */
+struct item {
+	int number;
+	unsigned events;
+	uint64_t data;
+	unsigned long inode;
+	dev_t device;
+};
+
+static int parse_item(const char *text, struct item *item, struct sp_error *err)
+{
+	unsigned device;
+
+	if (sscanf(text, "%d events: %x data: %" SCNx64 " pos:%*d ino:%lx sdev:%x", &item->number,
+	           &item->events, &item->data, &item->inode, &device) != 5)
+		return sp_fail(err, ENODATA, "its fdinfo has an item that sealpoint cannot read");
+	item->device = makedev(device >> 20, device & 0xfffff); /* the kernel's own dev_t */
+	return 0;
+}
+
+/* Does the item's number still refer to the file that was added? 1 or 0, or a negative errno. */
+static int number_is_current(const struct sp_open_file *epoll, const struct sp_open_file *file,
+                             const struct item *item)
+{
+	struct kcmp_epoll_slot slot = {.efd = (__u32)epoll->number, .tfd = (__u32)item->number};
+	long result;
+
+	if (!file || file->stat.st_ino != item->inode)
+		return 0;
+	if (S_ISSOCK(file->stat.st_mode))
+		return 1;
+	result = syscall(__NR_kcmp, epoll->pid, epoll->pid, KCMP_EPOLL_TFD, item->number, &slot);
+	return result < 0 ? -errno : result == 0;
+}
+
+static int save_item(struct sp_file_saver *saver, const struct sp_open_file *epoll,
+                     const struct item *item, Sealpoint__EpollItem *saved, struct sp_error *err)
+{
+	const struct sp_open_file *file =
+	        sp_file_table_lookup(saver->table, epoll->pid, item->number);
+	int current = number_is_current(epoll, file, item);
+
+	if (current < 0)
+		return sp_fail_errno(err, -current, "compare what it watches by number %d",
+		                     item->number);
+	if (!current)
+		return sp_fail(
+		        err, EOPNOTSUPP,
+		        "it watches a file that was added as descriptor %d, which is %s by now, "
+		        "although something keeps the file open; let the program remove it "
+		        "(EPOLL_CTL_DEL) before it closes the descriptor",
+		        item->number, file ? "another file" : "closed");
+	sealpoint__epoll_item__init(saved);
+	saved->number = (uint32_t)item->number;
+	saved->file = file->id;
+	saved->events = item->events;
+	saved->data = item->data;
+	return 0;
+}
+
+static int read_items(const char *fdinfo, struct sp_array *items, struct sp_error *err)
+{
+	for (const char *line = sp_fdinfo_find(fdinfo, "tfd:"); line;
+	     line = sp_fdinfo_find(line, "tfd:"))
+		if (parse_item(line, sp_array_push(items), err) < 0)
+			return -err->code;
+	return 0;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+	const struct item *one = a, *other = b;
+
+	return (one->number > other->number) - (one->number < other->number);
+}
+
+/* Of two items with one number at least one is of another file: kcmp(2) would answer for the first.
+ */
+static int check_numbers(const struct sp_array *sorted, struct sp_error *err)
+{
+	const struct item *items = sorted->items;
+
+	for (size_t i = 1; i < sorted->count; i++)
+		if (items[i].number == items[i - 1].number)
+			return sp_fail(
+			        err, EOPNOTSUPP,
+			        "it watches two files that were added as descriptor %d, one of "
+			        "which was closed since although something keeps it open; let the "
+			        "program remove it (EPOLL_CTL_DEL) before it closes the descriptor",
+			        items[i].number);
+	return 0;
+}
+
+static int epoll_save(struct sp_file_saver *saver, const struct sp_open_file *file,
+                      struct sp_blob *body, struct sp_error *err)
+{
+	Sealpoint__Epoll message = SEALPOINT__EPOLL__INIT;
+	sp_cleanup_array struct sp_array items = SP_ARRAY_OF(struct item);
+	sp_cleanup_free Sealpoint__EpollItem *saved = NULL;
+	sp_cleanup_free Sealpoint__EpollItem **list = NULL;
+
+	if (read_items(file->fdinfo, &items, err) < 0)
+		return -err->code;
+	if (items.count)
+		qsort(items.items, items.count, items.item_size, compare_numbers);
+	if (check_numbers(&items, err) < 0)
+		return -err->code;
+	saved = sp_alloc_zeroed(items.count + 1, sizeof(*saved));
+	list = sp_alloc_zeroed(items.count + 1, sizeof(*list));
+	for (size_t i = 0; i < items.count; i++) {
+		list[i] = &saved[i];
+		if (save_item(saver, file, sp_array_at(&items, i), list[i], err) < 0)
+			return -err->code;
+	}
+	message.items = list;
+	message.n_items = items.count;
+	sp_blob_pack(body, &message.base);
+	return 0;
+}
+
+/* --- rebuilding --------------------------------------------------------------------------------
+ */
+
+static int epoll_open(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
+                      struct sp_error *err)
+{
+	*fd = epoll_create1(EPOLL_CLOEXEC);
+	if (*fd < 0)
+		return sp_fail_errno(err, errno, "epoll_create1");
+	return 0;
+}
+
+static bool is_disarmed(const Sealpoint__EpollItem *item)
+{
+	return (item->events & EPOLLONESHOT) && !(item->events & ~(uint32_t)MODES);
+}
+
+/* Lets the process add all items that are disarmed, or all that are not. Returns how many it were.
+ */
+static int add_items(struct sp_file_builder *builder, uint64_t epoll_number,
+                     const Sealpoint__Epoll *message, bool disarmed, struct sp_error *err)
+{
+	struct sp_remote *remote = builder->remote;
+	int added = 0;
+
+	sp_batch_begin(remote);
+	for (size_t i = 0; i < message->n_items; i++) {
+		const Sealpoint__EpollItem *item = message->items[i];
+		struct epoll_event event = {.events = item->events, .data.u64 = item->data};
+
+		if (is_disarmed(item) != disarmed)
+			continue;
+		if (disarmed)
+			event.events |= ALL_EVENTS;
+		if (sp_batch_nearly_full(remote)) {
+			if (sp_batch_run(remote, err) < 0)
+				return -err->code;
+			sp_batch_begin(remote);
+		}
+		sp_batch_call(remote, "add to the epoll set", __NR_epoll_ctl, epoll_number,
+		              EPOLL_CTL_ADD, item->number,
+		              sp_batch_put(remote, &event, sizeof(event)), 0, 0);
+		added++;
+	}
+	return sp_batch_run(remote, err) < 0 ? -err->code : added;
+}
+
+/* Takes what is ready, which disarms it. Only one-shot items are in the set yet, so this ends. */
+static void fire(int epoll)
+{
+	struct epoll_event events[256];
+
+	while (epoll_wait(epoll, events, 256, 0) > 0)
+		;
+}
+
+static int epoll_settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                        struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__Epoll *message =
+	        (void *)sp_blob_unpack(file->body, &sealpoint__epoll__descriptor, err);
+	uint64_t number = (uint64_t)builder->numbers[file->id];
+	int disarmed;
+
+	if (!message)
+		return -EBADMSG;
+	disarmed = add_items(builder, number, message, true, err);
+	if (disarmed < 0)
+		return disarmed;
+	if (disarmed)
+		fire(builder->fds[file->id]);
+	return add_items(builder, number, message, false, err) < 0 ? -err->code : 0;
+}
+
+static void epoll_describe(ProtobufCBinaryData body, char *text, size_t size)
+{
+	sp_cleanup_message Sealpoint__Epoll *message =
+	        (void *)sp_blob_unpack(body, &sealpoint__epoll__descriptor, NULL);
+
+	if (message)
+		snprintf(text, size, "%zu descriptors watched", message->n_items);
+}
+
+static int epoll_check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
+                       struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__Epoll *message =
+	        (void *)sp_blob_unpack(file->body, &sealpoint__epoll__descriptor, err);
+
+	if (!message)
+		return -EBADMSG;
+	for (size_t i = 0; i < message->n_items; i++)
+		if (!sp_checkpoint_file(checkpoint, message->items[i]->file))
+			return sp_fail(err, EBADMSG,
+			               "the image's epoll set watches a file that is not in it");
+	return 0;
+}
+
+const struct sp_file_kind sp_epoll_kind = {
+        .name = "epoll",
+        .title = "epoll set",
+        .claims = epoll_claims,
+        .save = epoll_save,
+        .open = epoll_open,
+        .settle = epoll_settle,
+        .describe = epoll_describe,
+        .check = epoll_check,
+};

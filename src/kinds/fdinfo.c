@@ -1,0 +1,45 @@
+/* Lines of /proc/PID/fdinfo/N. */
+#include "kinds/fdinfo.h"
+
+#include "base/error.h"
+#include "base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *sp_fdinfo_find(const char *text, const char *key)
+{
+	size_t length = strlen(key);
+
+	for (const char *line = text; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (!strncmp(line, key, length))
+			return line + length;
+	}
+	return NULL;
+}
+
+int sp_fdinfo_number(const char *text, const char *key, int base, uint64_t *value,
+                     struct sp_error *err)
+{
+	const char *start = sp_fdinfo_find(text, key);
+	char *end;
+
+	if (!start)
+		return sp_fail(err, ENODATA, "the kernel does not tell its \"%s\" in fdinfo", key);
+	*value = strtoull(start, &end, base);
+	if (end == start)
+		return sp_fail(err, ENODATA, "fdinfo has no number behind \"%s\"", key);
+	return 0;
+}
+
+int sp_fdinfo_read_own(int fd, char **text, struct sp_error *err)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	return sp_read_file(AT_FDCWD, path, text, NULL, err);
+}

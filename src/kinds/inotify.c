@@ -1,0 +1,381 @@
+/*
+ * inotify(7): watches on inodes, and a queue of events.
+ *
+ * The kernel tells a watch by inode and device; a path is found for it, first among the program's
+ * open files, then by the file handle that fdinfo gives. Restored watches get their old numbers
+ * (INOTIFY_IOC_SETNEXTWD).
+ *
+ * Events that wait in the queue cannot be read without taking them from the program, nor could they
+ * be put into another queue. inotify has a word for just this: the restored program reads
+ * IN_Q_OVERFLOW
+ * ("events were lost, look for yourself"), which every user of inotify has to expect.
+ */
+#include "kinds/fdinfo.h"
+#include "kinds/file_table.h"
+#include "kinds/registry.h"
+
+#include "inotify.pb-c.h"
+
+#include "base/io.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/sysmacros.h>
+
+#ifndef INOTIFY_IOC_SETNEXTWD
+#define INOTIFY_IOC_SETNEXTWD _IOW('I', 0, int32_t) /* linux/inotify.h, 4.17 */
+#endif
+
+static bool inotify_claims(const struct sp_open_file *file)
+{
+	return !strcmp(file->link, "anon_inode:inotify");
+}
+
+/* --- from inode to path ------------------------------------------------------------------------
+ */
+
+/* A watch as a line of fdinfo tells it. */
+struct watch {
+	unsigned number, mask;
+	unsigned long inode;
+	dev_t device;
+	const char *handle; /* the text behind "fhandle-bytes:" */
+};
+
+static int parse_watch(const char *text, struct watch *watch, struct sp_error *err)
+{
+	unsigned device;
+
+	if (sscanf(text, "%x ino:%lx sdev:%x mask:%x", &watch->number, &watch->inode, &device,
+	           &watch->mask) != 4)
+		return sp_fail(err, ENODATA, "its fdinfo has a watch that sealpoint cannot read");
+	watch->device = makedev(device >> 20, device & 0xfffff); /* the kernel's own dev_t */
+	watch->handle = strstr(text, "fhandle-bytes:");
+	return 0;
+}
+
+static bool path_is_watched(const char *path, const struct watch *watch)
+{
+	struct stat stat;
+
+	return !lstat(path, &stat) && stat.st_ino == watch->inode && stat.st_dev == watch->device;
+}
+
+static const char *path_from_open_files(const struct sp_file_table *table,
+                                        const struct watch *watch)
+{
+	for (size_t i = 0; i < table->files.count; i++) {
+		const struct sp_open_file *file = sp_array_at(&table->files, i);
+
+		if (file->stat.st_ino == watch->inode && file->stat.st_dev == watch->device &&
+		    path_is_watched(file->link, watch))
+			return file->link;
+	}
+	return NULL;
+}
+
+/* The handle that fdinfo prints: its size, type and bytes in hexadecimal. NULL if there is none. */
+static struct file_handle *parse_handle(const char *text)
+{
+	struct file_handle *handle;
+	unsigned size, type, byte;
+	int used;
+
+	if (!text ||
+	    sscanf(text, "fhandle-bytes:%x fhandle-type:%x f_handle:%n", &size, &type, &used) < 2 ||
+	    size > MAX_HANDLE_SZ)
+		return NULL;
+	handle = sp_alloc(sizeof(*handle) + size);
+	handle->handle_bytes = size;
+	handle->handle_type = (int)type;
+	for (unsigned i = 0; i < size; i++) {
+		if (sscanf(text + used + 2 * i, "%2x", &byte) != 1) {
+			free(handle);
+			return NULL;
+		}
+		handle->f_handle[i] = (unsigned char)byte;
+	}
+	return handle;
+}
+
+/* Opens a mount point of the process on file system `device`; -1 if it has none that can be opened.
+ */
+static int open_mount_of(pid_t pid, dev_t device)
+{
+	sp_cleanup_free char *mounts = NULL;
+	sp_cleanup_free char *path = sp_format("/proc/%d/mountinfo", pid);
+	unsigned major, minor;
+	char point[PATH_MAX];
+
+	if (sp_read_file(AT_FDCWD, path, &mounts, NULL, NULL) < 0)
+		return -1;
+	for (char *line = mounts, *end; *line; line = end + 1) {
+		end = strchrnul(line, '\n');
+		if (sscanf(line, "%*d %*d %u:%u %*s %4095s", &major, &minor, point) == 3 &&
+		    makedev(major, minor) == device) {
+			int fd = open(point, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+			if (fd >= 0)
+				return fd;
+		}
+		if (!*end)
+			break;
+	}
+	return -1;
+}
+
+static char *path_from_handle(pid_t pid, const struct watch *watch)
+{
+	sp_cleanup_free struct file_handle *handle = parse_handle(watch->handle);
+	sp_cleanup_close int mount = handle ? open_mount_of(pid, watch->device) : -1;
+	sp_cleanup_close int fd = mount >= 0 ? open_by_handle_at(mount, handle, O_PATH) : -1;
+	sp_cleanup_free char *link = fd >= 0 ? sp_format("/proc/self/fd/%d", fd) : NULL;
+	char *path = NULL;
+
+	if (!link || sp_read_link(AT_FDCWD, link, &path, NULL) < 0)
+		return NULL;
+	if (!path_is_watched(path, watch)) {
+		free(path);
+		return NULL;
+	}
+	return path;
+}
+
+/* --- saving ------------------------------------------------------------------------------------
+ */
+
+static int save_watch(struct sp_file_saver *saver, const struct sp_open_file *file,
+                      const char *line, Sealpoint__InotifyWatch **saved, struct sp_error *err)
+{
+	struct watch watch;
+	const char *open_path;
+	char *path;
+
+	if (parse_watch(line, &watch, err) < 0)
+		return -err->code;
+	open_path = path_from_open_files(saver->table, &watch);
+	path = open_path ? sp_strdup(open_path) : path_from_handle(file->pid, &watch);
+	if (!path)
+		return sp_fail(err, ENOENT,
+		               "no path leads to what watch %u watches (inode %lu on device "
+		               "%u:%u): it may "
+		               "have been deleted; let the program remove that watch",
+		               watch.number, watch.inode, major(watch.device), minor(watch.device));
+	*saved = sp_alloc(sizeof(**saved));
+	sealpoint__inotify_watch__init(*saved);
+	(*saved)->number = watch.number;
+	(*saved)->mask = watch.mask;
+	(*saved)->path = path;
+	return 0;
+}
+
+static int compare_watches(const void *a, const void *b)
+{
+	const Sealpoint__InotifyWatch *const *one = a, *const *other = b;
+
+	return ((*one)->number > (*other)->number) - ((*one)->number < (*other)->number);
+}
+
+static void free_watches(struct sp_array *watches)
+{
+	for (size_t i = 0; i < watches->count; i++) {
+		Sealpoint__InotifyWatch *watch =
+		        *(Sealpoint__InotifyWatch **)sp_array_at(watches, i);
+
+		free(watch->path);
+		free(watch);
+	}
+	sp_array_release(watches);
+}
+
+static int inotify_save(struct sp_file_saver *saver, const struct sp_open_file *file,
+                        struct sp_blob *body, struct sp_error *err)
+{
+	static const char key[] = "inotify wd:";
+	Sealpoint__Inotify message = SEALPOINT__INOTIFY__INIT;
+	struct sp_array watches sp_cleanup(free_watches) = SP_ARRAY_OF(Sealpoint__InotifyWatch *);
+	int queued;
+
+	for (const char *line = sp_fdinfo_find(file->fdinfo, key); line;
+	     line = sp_fdinfo_find(line, key)) {
+		Sealpoint__InotifyWatch *watch;
+
+		if (save_watch(saver, file, line, &watch, err) < 0)
+			return -err->code;
+		sp_array_append(&watches, &watch);
+	}
+	if (watches.count)
+		qsort(watches.items, watches.count, watches.item_size, compare_watches);
+	if (ioctl(file->fd, FIONREAD, &queued) < 0)
+		return sp_fail_errno(err, errno, "ask for its queued events");
+	if (queued)
+		sp_verbose(saver->log,
+		           "descriptor %d of process %d (inotify): %d bytes of events were not "
+		           "read yet; "
+		           "the restored program is told of an overflow instead",
+		           file->number, file->pid, queued);
+	message.events_lost = queued > 0;
+	message.watches = watches.items;
+	message.n_watches = watches.count;
+	sp_blob_pack(body, &message.base);
+	return 0;
+}
+
+/* --- rebuilding --------------------------------------------------------------------------------
+ */
+
+static int add_watch(int fd, const Sealpoint__InotifyWatch *watch, struct sp_error *err)
+{
+	int32_t number = (int32_t)watch->number;
+	int got;
+
+	if (ioctl(fd, INOTIFY_IOC_SETNEXTWD, number) < 0)
+		return sp_fail_errno(err, errno,
+		                     "choose watch number %d (this takes a kernel with "
+		                     "CONFIG_CHECKPOINT_RESTORE)",
+		                     number);
+	/* The path was the inode's own: if it is a symbolic link, then the link is what is watched.
+	 */
+	got = inotify_add_watch(fd, watch->path, watch->mask | IN_DONT_FOLLOW);
+	if (got < 0)
+		return sp_fail_errno(err, errno, "watch %s", watch->path);
+	if (got != number)
+		return sp_fail(err, EEXIST,
+		               "%s is watched twice now: it got number %d instead of %d",
+		               watch->path, got, number);
+	return 0;
+}
+
+static int queue_limit(struct sp_error *err)
+{
+	sp_cleanup_free char *text = NULL;
+
+	if (sp_read_file(AT_FDCWD, "/proc/sys/fs/inotify/max_queued_events", &text, NULL, err) < 0)
+		return -err->code;
+	return atoi(text);
+}
+
+/* Fills the queue with events of the file `fd` refers to, by changing between two that do not
+ * merge. */
+static void fill_queue(int fd, int limit)
+{
+	const struct timespec access_now[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
+
+	for (int i = 0; i <= limit; i += 2) {
+		fchmod(fd, 0600);
+		futimens(fd, access_now);
+	}
+}
+
+/* Reads all events but the last. One without a name, as all of these are, has the size of its
+ * header. */
+static int drain_queue(int inotify, int limit, struct sp_error *err)
+{
+	struct inotify_event events[256];
+	const int size = sizeof(events[0]);
+	int left;
+
+	if (ioctl(inotify, FIONREAD, &left) < 0)
+		return sp_fail_errno(err, errno, "ask for queued events");
+	if (left / size != limit + 1)
+		return sp_fail(err, EIO, "%d events were queued instead of %d", left / size,
+		               limit + 1);
+	while (left > size) {
+		int wanted = left - size < (int)sizeof(events) ? left - size : (int)sizeof(events);
+
+		if (read(inotify, events, (size_t)wanted) != wanted)
+			return sp_fail_errno(err, errno, "read them");
+		left -= wanted;
+	}
+	return 0;
+}
+
+/*
+ * Brings about an overflow by the only means there is: more events than the queue takes. They come
+ * from a file of our own, whose watch is removed while the queue is still full, so that this leaves
+ * no event either; then all are read again but the last, which is the overflow.
+ */
+static int overflow_queue(int inotify, struct sp_error *err)
+{
+	sp_cleanup_close int fd = memfd_create("sealpoint-inotify", MFD_CLOEXEC);
+	sp_cleanup_free char *path = sp_format("/proc/self/fd/%d", fd);
+	int limit = queue_limit(err);
+	int watch;
+
+	if (limit < 0)
+		return limit;
+	watch = inotify_add_watch(inotify, path, IN_ATTRIB | IN_ACCESS);
+	if (watch >= 0)
+		fill_queue(fd, limit);
+	if (watch < 0 || inotify_rm_watch(inotify, watch) < 0)
+		return sp_fail_errno(err, errno, "watch a file of our own");
+	return drain_queue(inotify, limit, err);
+}
+
+static int inotify_open(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
+                        struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__Inotify *message =
+	        (void *)sp_blob_unpack(file->body, &sealpoint__inotify__descriptor, err);
+	sp_cleanup_close int made = -1;
+
+	if (!message)
+		return -EBADMSG;
+	made = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	if (made < 0)
+		return sp_fail_errno(err, errno, "inotify_init1");
+	if (message->events_lost && overflow_queue(made, err) < 0)
+		return sp_error_context(err, "queue an overflow");
+	for (size_t i = 0; i < message->n_watches; i++)
+		if (add_watch(made, message->watches[i], err) < 0)
+			return -err->code;
+	*fd = sp_steal_fd(&made);
+	return 0;
+}
+
+static void inotify_describe(ProtobufCBinaryData body, char *text, size_t size)
+{
+	sp_cleanup_message Sealpoint__Inotify *message =
+	        (void *)sp_blob_unpack(body, &sealpoint__inotify__descriptor, NULL);
+
+	if (message)
+		snprintf(text, size, "%zu watches%s%s%s", message->n_watches,
+		         message->n_watches ? ", the first on " : "",
+		         message->n_watches ? message->watches[0]->path : "",
+		         message->events_lost ? ", events lost" : "");
+}
+
+static int inotify_check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
+                         struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__Inotify *message =
+	        (void *)sp_blob_unpack(file->body, &sealpoint__inotify__descriptor, err);
+
+	if (!message)
+		return -EBADMSG;
+	for (size_t i = 0; i < message->n_watches; i++) {
+		const Sealpoint__InotifyWatch *watch = message->watches[i];
+
+		if (!watch->number || watch->number > INT32_MAX || watch->path[0] != '/')
+			return sp_fail(err, EBADMSG,
+			               "the image gives an impossible watch (number %u)",
+			               watch->number);
+	}
+	return 0;
+}
+
+const struct sp_file_kind sp_inotify_kind = {
+        .name = "inotify",
+        .title = "inotify",
+        .claims = inotify_claims,
+        .save = inotify_save,
+        .open = inotify_open,
+        .describe = inotify_describe,
+        .check = inotify_check,
+};

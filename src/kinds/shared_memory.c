@@ -1,0 +1,154 @@
+/*
+ * Memory mapped with MAP_SHARED | MAP_ANONYMOUS. To the kernel it is a file without a name and
+ * without a descriptor, known only by its mappings, and for sealpoint an open file that only backs
+ * mappings: /proc/PID/map_files gives the dump a descriptor for its contents. At restore sealpoint
+ * maps memory of the same kind itself and takes a descriptor for it from its own map_files, which
+ * the stub inherits and maps.
+ *
+ * Pages that were never touched are holes of that file and stay so. Huge pages (MAP_HUGETLB) work
+ * alike. System V segments look similar but have an identity of their own (shmget(2)); they are
+ * refused.
+ */
+#include "kinds/file_build.h"
+#include "kinds/file_table.h"
+#include "kinds/huge_file.h"
+#include "kinds/registry.h"
+
+#include "shared_memory.pb-c.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/memfd.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define SYSTEM_V_PREFIX "/SYSV"
+
+static bool is_system_v(const struct sp_open_file *file)
+{
+	return !strncmp(file->link, SYSTEM_V_PREFIX, strlen(SYSTEM_V_PREFIX));
+}
+
+static bool shared_memory_claims(const struct sp_open_file *file)
+{
+	return S_ISREG(file->stat.st_mode) && !file->stat.st_nlink &&
+	       (is_system_v(file) || !strcmp(file->link, "/dev/zero (deleted)") ||
+	        !strcmp(file->link, "/anon_hugepage (deleted)"));
+}
+
+static int shared_memory_save(struct sp_file_saver *saver, const struct sp_open_file *file,
+                              struct sp_blob *body, struct sp_error *err)
+{
+	Sealpoint__SharedMemory message = SEALPOINT__SHARED_MEMORY__INIT;
+
+	if (is_system_v(file))
+		return sp_fail(
+		        err, EOPNOTSUPP,
+		        "it is a System V shared memory segment (shmget(2), id %lu), which "
+		        "sealpoint cannot save yet; have the program detach it (shmdt(2)) or "
+		        "use POSIX shared memory instead",
+		        (unsigned long)file->stat.st_ino);
+	message.size = (uint64_t)file->stat.st_size;
+	message.huge_page_shift = sp_huge_page_shift(file->fd);
+	if (sp_file_save_contents(saver, file, &message.object, err) < 0)
+		return -err->code;
+	sp_blob_pack(body, &message.base);
+	return 0;
+}
+
+/* Memory of a restored program may be larger than what the system would promise at once. */
+static void *map_anonymous(uint64_t size, int flags)
+{
+	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+
+	if (memory == MAP_FAILED && errno == ENOMEM)
+		memory = mmap(NULL, size, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, -1, 0);
+	return memory;
+}
+
+/* A descriptor for the file behind shared memory that we have mapped. */
+static int open_mapped(const void *memory, uint64_t size, struct sp_error *err)
+{
+	char path[80];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/map_files/%lx-%lx", (unsigned long)memory,
+	         (unsigned long)memory + size);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return sp_fail_errno(err, errno,
+		                     "open shared memory in /proc/self/map_files (this takes "
+		                     "CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN)");
+	return fd;
+}
+
+static int make_memory(const Sealpoint__SharedMemory *message, struct sp_error *err)
+{
+	int flags = MAP_SHARED | MAP_ANONYMOUS;
+	void *memory;
+	int fd;
+
+	if (message->huge_page_shift)
+		flags |= MAP_HUGETLB | (int)(message->huge_page_shift << MFD_HUGE_SHIFT);
+	memory = map_anonymous(message->size, flags);
+	if (memory == MAP_FAILED)
+		return sp_fail_errno(err, errno, "map %" PRIu64 " bytes of shared memory",
+		                     message->size);
+	fd = open_mapped(memory, message->size, err);
+	munmap(memory, message->size);
+	return fd;
+}
+
+static int shared_memory_open(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                              int *fd, struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__SharedMemory *message =
+	        (void *)sp_blob_unpack(file->body, &sealpoint__shared_memory__descriptor, err);
+	sp_cleanup_close int made = -1;
+
+	if (!message)
+		return -EBADMSG;
+	made = file->same_inode ? sp_file_reopen(builder->fds[file->same_inode], O_RDWR, err)
+	                        : make_memory(message, err);
+	if (made < 0)
+		return made;
+	if (message->object && sp_content_load(builder->checkpoint->pages, message->object, made,
+	                                       message->size, err) < 0)
+		return sp_error_context(err, "fill it in");
+	*fd = sp_steal_fd(&made);
+	return 0;
+}
+
+static void shared_memory_describe(ProtobufCBinaryData body, char *text, size_t size)
+{
+	sp_cleanup_message Sealpoint__SharedMemory *message =
+	        (void *)sp_blob_unpack(body, &sealpoint__shared_memory__descriptor, NULL);
+
+	if (message)
+		snprintf(text, size, "%" PRIu64 " bytes%s", message->size,
+		         message->huge_page_shift ? " in huge pages" : "");
+}
+
+static int shared_memory_check(const struct sp_checkpoint *checkpoint,
+                               const Sealpoint__OpenFile *file, struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__SharedMemory *message =
+	        (void *)sp_blob_unpack(file->body, &sealpoint__shared_memory__descriptor, err);
+
+	if (!message)
+		return -EBADMSG;
+	if (!message->size || message->size > INT64_MAX || message->size % SP_PAGE_SIZE ||
+	    !sp_huge_page_shift_valid(message->huge_page_shift))
+		return sp_fail(err, EBADMSG, "the image gives an impossible size of shared memory");
+	return 0;
+}
+
+const struct sp_file_kind sp_shared_memory_kind = {
+        .name = "shared-memory",
+        .title = "shared anonymous memory",
+        .claims = shared_memory_claims,
+        .save = shared_memory_save,
+        .open = shared_memory_open,
+        .describe = shared_memory_describe,
+        .check = shared_memory_check,
+};
