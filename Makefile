@@ -42,7 +42,7 @@ $(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h: proto/%.proto
 	@mkdir -p $(@D)
 	protoc-c --proto_path=proto --c_out=$(BUILD)/gen $<
 
-$(BUILD)/gen/%.o: $(BUILD)/gen/%.c
+$(BUILD)/gen/%.o: $(BUILD)/gen/%.c $(PROTO_C)
 	$(CC) $(SP_CFLAGS) $(CFLAGS) -w -c -o $@ $<
 
 $(BUILD)/%.o: %.c $(PROTO_C)

@@ -19,6 +19,9 @@ const struct sp_file_kind *const sp_file_kinds[] = {
 	&sp_timerfd_kind,
 	&sp_signalfd_kind,
 	&sp_inotify_kind,
+	&sp_tcp_listen_kind,
+	&sp_tcp_socket_kind,
+	&sp_udp_kind,
 	NULL,
 };
 

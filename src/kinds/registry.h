@@ -16,7 +16,10 @@ extern const struct sp_file_kind sp_inotify_kind;
 extern const struct sp_file_kind sp_memfd_kind;
 extern const struct sp_file_kind sp_shared_memory_kind;
 extern const struct sp_file_kind sp_signalfd_kind;
+extern const struct sp_file_kind sp_tcp_listen_kind;
+extern const struct sp_file_kind sp_tcp_socket_kind;
 extern const struct sp_file_kind sp_timerfd_kind;
+extern const struct sp_file_kind sp_udp_kind;
 
 extern const struct sp_facet sp_facet_namespaces;
 extern const struct sp_facet sp_facet_session;

@@ -1,0 +1,157 @@
+/* What TCP and UDP sockets have in common. */
+#include "kinds/inet_socket.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#ifndef IPPROTO_MPTCP
+#define IPPROTO_MPTCP 262
+#endif
+
+bool sp_inet_socket_is(const struct sp_open_file *file, int type, int protocol)
+{
+	int family = 0, its_type = 0, its_protocol = 0;
+	socklen_t size = sizeof(int);
+
+	if (!S_ISSOCK(file->stat.st_mode) ||
+	    getsockopt(file->fd, SOL_SOCKET, SO_DOMAIN, &family, &size) < 0 ||
+	    getsockopt(file->fd, SOL_SOCKET, SO_TYPE, &its_type, &size) < 0 ||
+	    getsockopt(file->fd, SOL_SOCKET, SO_PROTOCOL, &its_protocol, &size) < 0)
+		return false;
+	if (its_protocol ==
+	    IPPROTO_MPTCP) /* behaves as TCP in every way that is of interest here */
+		its_protocol = IPPROTO_TCP;
+	return (family == AF_INET || family == AF_INET6) && its_type == type &&
+	       its_protocol == protocol;
+}
+
+/* --- addresses ---------------------------------------------------------------------------------
+ */
+
+static size_t address_size(int family)
+{
+	return family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+}
+
+bool sp_inet_address_valid(const ProtobufCBinaryData *bytes, uint32_t family)
+{
+	union sp_inet_address address = {0};
+
+	if ((family != AF_INET && family != AF_INET6) || bytes->len != address_size((int)family))
+		return false;
+	memcpy(&address, bytes->data, bytes->len);
+	return address.any.sa_family == family;
+}
+
+ProtobufCBinaryData sp_inet_address_bytes(union sp_inet_address *address)
+{
+	return (ProtobufCBinaryData){.len = address_size(address->any.sa_family),
+	                             .data = (uint8_t *)address};
+}
+
+void sp_inet_address_text(const void *address, char text[SP_INET_TEXT])
+{
+	union sp_inet_address copy = {0};
+	char host[INET6_ADDRSTRLEN];
+
+	memcpy(&copy.any, address, sizeof(copy.any));
+	memcpy(&copy, address, address_size(copy.any.sa_family));
+	if (copy.any.sa_family == AF_INET) {
+		inet_ntop(AF_INET, &copy.v4.sin_addr, host, sizeof(host));
+		snprintf(text, SP_INET_TEXT, "%s:%u", host, ntohs(copy.v4.sin_port));
+		return;
+	}
+	inet_ntop(AF_INET6, &copy.v6.sin6_addr, host, sizeof(host));
+	if (copy.v6.sin6_scope_id)
+		snprintf(text, SP_INET_TEXT, "[%s%%%u]:%u", host, copy.v6.sin6_scope_id,
+		         ntohs(copy.v6.sin6_port));
+	else
+		snprintf(text, SP_INET_TEXT, "[%s]:%u", host, ntohs(copy.v6.sin6_port));
+}
+
+static bool is_bound(const union sp_inet_address *address)
+{
+	if (address->any.sa_family == AF_INET)
+		return address->v4.sin_port || address->v4.sin_addr.s_addr;
+	return address->v6.sin6_port || !IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr);
+}
+
+/* --- saving and making -------------------------------------------------------------------------
+ */
+
+static uint32_t number_option(int fd, int name)
+{
+	int value = 0;
+	socklen_t size = sizeof(value);
+
+	getsockopt(fd, SOL_SOCKET, name, &value, &size);
+	return (uint32_t)value;
+}
+
+int sp_inet_socket_save(int fd, struct sp_inet_socket *socket, struct sp_error *err)
+{
+	socklen_t size = sizeof(socket->local);
+
+	*socket = (struct sp_inet_socket){.message = SEALPOINT__INET_SOCKET__INIT};
+	if (getsockname(fd, &socket->local.any, &size) < 0)
+		return sp_fail_errno(err, errno, "getsockname");
+	if (sp_socket_options_save(fd, &socket->options, err) < 0)
+		return -err->code;
+	socket->message.family = number_option(fd, SO_DOMAIN);
+	socket->message.type = number_option(fd, SO_TYPE);
+	socket->message.protocol = number_option(fd, SO_PROTOCOL);
+	socket->message.local = sp_inet_address_bytes(&socket->local);
+	socket->message.options = socket->options.list;
+	socket->message.n_options = socket->options.count;
+	return 0;
+}
+
+void sp_inet_socket_release(struct sp_inet_socket *socket)
+{
+	sp_socket_options_release(&socket->options);
+}
+
+/*
+ * Connections that the program had may still hold its port for a minute (TIME_WAIT), and only with
+ * SO_REUSEADDR can a new TCP socket have it. It is set for the bind alone.
+ */
+static int bind_again(int fd, const Sealpoint__InetSocket *message, struct sp_error *err)
+{
+	const int yes = 1;
+	int own = (int)number_option(fd, SO_REUSEADDR);
+	union sp_inet_address address = {0};
+	char text[SP_INET_TEXT];
+
+	memcpy(&address, message->local.data, message->local.len);
+	if (!is_bound(&address))
+		return 0;
+	if (message->type == SOCK_STREAM)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+	if (bind(fd, &address.any, (socklen_t)message->local.len) < 0) {
+		sp_inet_address_text(&address, text);
+		return sp_fail_errno(err, errno, "bind to %s", text);
+	}
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &own, sizeof(own));
+	return 0;
+}
+
+int sp_inet_socket_make(const Sealpoint__InetSocket *message, struct sp_error *err)
+{
+	sp_cleanup_close int fd = socket((int)message->family, (int)message->type | SOCK_CLOEXEC,
+	                                 (int)message->protocol);
+
+	if (fd < 0)
+		return sp_fail_errno(err, errno, "socket");
+	if (sp_socket_options_apply(fd, message->options, message->n_options, err) < 0 ||
+	    bind_again(fd, message, err) < 0)
+		return -err->code;
+	return sp_steal_fd(&fd);
+}
+
+int sp_inet_socket_check(const Sealpoint__InetSocket *message, int type, struct sp_error *err)
+{
+	if (!message || message->type != (uint32_t)type ||
+	    !sp_inet_address_valid(&message->local, message->family))
+		return sp_fail(err, EBADMSG, "the image gives an impossible socket address");
+	return sp_socket_options_check(message->options, message->n_options, err);
+}

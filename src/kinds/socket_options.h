@@ -1,0 +1,33 @@
+/*
+ * Socket options, saved and set again: one table for all kinds of sockets. An option that a socket
+ * does not have is passed over when saving; one that a new socket already has as it should be is
+ * not set, so that what needs privileges is asked for only where the program had used it.
+ */
+#ifndef SEALPOINT_KINDS_SOCKET_OPTIONS_H
+#define SEALPOINT_KINDS_SOCKET_OPTIONS_H
+
+#include "socket.pb-c.h"
+
+#include <stddef.h>
+
+struct sp_error;
+
+struct sp_socket_options {
+	Sealpoint__SocketOption **list; /* for the `options` of a message */
+	size_t count;
+};
+
+/** Reads all options of the table. Refuses a socket with a BPF filter, which cannot be told apart.
+ */
+int sp_socket_options_save(int fd, struct sp_socket_options *options, struct sp_error *err);
+void sp_socket_options_release(struct sp_socket_options *options);
+#define sp_cleanup_socket_options sp_cleanup(sp_socket_options_release)
+
+/** Sets options of an image on a new socket. Before bind(2): some only work then. */
+int sp_socket_options_apply(int fd, Sealpoint__SocketOption *const *list, size_t count,
+                            struct sp_error *err);
+/** Refuses options of an image that are not in the table, or have another size. */
+int sp_socket_options_check(Sealpoint__SocketOption *const *list, size_t count,
+                            struct sp_error *err);
+
+#endif
