@@ -22,6 +22,8 @@ const struct sp_file_kind *const sp_file_kinds[] = {
 	&sp_tcp_listen_kind,
 	&sp_tcp_socket_kind,
 	&sp_udp_kind,
+	&sp_unix_listen_kind,
+	&sp_unix_socket_kind,
 	NULL,
 };
 

@@ -20,6 +20,8 @@ extern const struct sp_file_kind sp_tcp_listen_kind;
 extern const struct sp_file_kind sp_tcp_socket_kind;
 extern const struct sp_file_kind sp_timerfd_kind;
 extern const struct sp_file_kind sp_udp_kind;
+extern const struct sp_file_kind sp_unix_listen_kind;
+extern const struct sp_file_kind sp_unix_socket_kind;
 
 extern const struct sp_facet sp_facet_namespaces;
 extern const struct sp_facet sp_facet_session;

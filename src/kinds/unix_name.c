@@ -1,0 +1,231 @@
+/* Names of unix sockets: see unix_name.h. */
+#include "kinds/unix_name.h"
+
+#include "kinds/file_build.h"
+
+#include "base/io.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static bool is_abstract(const ProtobufCBinaryData *path)
+{
+	return path->len && !path->data[0];
+}
+
+ProtobufCBinaryData sp_unix_name_bytes(struct sockaddr_un *address, socklen_t size)
+{
+	size_t room = size > offsetof(struct sockaddr_un, sun_path)
+	                      ? size - offsetof(struct sockaddr_un, sun_path)
+	                      : 0;
+	ProtobufCBinaryData bytes = {.len = room, .data = (uint8_t *)address->sun_path};
+
+	if (room && address->sun_path[0]) /* a path: its end is the NUL byte, and may lack it */
+		bytes.len = strnlen(address->sun_path, room < sizeof(address->sun_path)
+		                                               ? room
+		                                               : sizeof(address->sun_path));
+	return bytes;
+}
+
+void sp_unix_name_text(const ProtobufCBinaryData *path, char text[SP_UNIX_TEXT])
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < path->len && used < SP_UNIX_TEXT - 2; i++) {
+		uint8_t byte = path->data[i];
+
+		text[used++] = byte ? (isprint(byte) ? (char)byte : '?') : '@';
+	}
+	text[used] = '\0';
+}
+
+int sp_unix_name_check(const ProtobufCBinaryData *path, struct sp_error *err)
+{
+	if (path->len > sizeof(((struct sockaddr_un *)NULL)->sun_path))
+		return sp_fail(err, EBADMSG, "the image gives a socket name that is too long");
+	return 0;
+}
+
+/* --- saving ------------------------------------------------------------------------------------
+ */
+
+/* The directory that a relative path was bound in: the program's own, unless it has changed since.
+ */
+static int find_directory(const struct sp_open_file *file, struct sp_unix_name *name,
+                          struct sp_error *err)
+{
+	sp_cleanup_free char *link = sp_format("/proc/%d/cwd", file->pid);
+
+	if (name->address.sun_path[0] == '/')
+		return 0;
+	return sp_read_link(AT_FDCWD, link, &name->directory, err);
+}
+
+static int save_socket_file(const struct sp_open_file *file, const struct sp_unix_state *state,
+                            struct sp_unix_name *name, struct sp_error *err)
+{
+	sp_cleanup_free char *path = NULL;
+	struct stat stat;
+
+	if (find_directory(file, name, err) < 0)
+		return -err->code;
+	path = sp_format("%s%s%.*s", name->directory ? name->directory : "",
+	                 name->directory ? "/" : "", (int)name->message.path.len,
+	                 name->address.sun_path);
+	name->message.linked = !lstat(path, &stat) && S_ISSOCK(stat.st_mode) &&
+	                       (uint32_t)stat.st_ino == state->file_inode;
+	if (name->message.linked) {
+		name->message.mode = stat.st_mode & 07777;
+		name->message.uid = stat.st_uid;
+		name->message.gid = stat.st_gid;
+	} else if (name->directory) {
+		return sp_fail(
+		        err, ENOENT,
+		        "it was bound to the relative path %s, which does not lead to it from the "
+		        "program's directory %s; restart the program with an absolute path",
+		        name->address.sun_path, name->directory);
+	}
+	name->message.directory = name->directory;
+	return 0;
+}
+
+int sp_unix_name_save(const struct sp_open_file *file, const struct sp_unix_state *state,
+                      struct sp_unix_name *name, struct sp_error *err)
+{
+	socklen_t size = sizeof(name->address);
+
+	*name = (struct sp_unix_name){.message = SEALPOINT__UNIX_NAME__INIT};
+	if (getsockname(file->fd, (struct sockaddr *)&name->address, &size) < 0)
+		return sp_fail_errno(err, errno, "getsockname");
+	name->message.path = sp_unix_name_bytes(&name->address, size);
+	if (!name->message.path.len || is_abstract(&name->message.path))
+		return 0;
+	return save_socket_file(file, state, name, err);
+}
+
+void sp_unix_name_release(struct sp_unix_name *name)
+{
+	free(name->directory);
+	name->directory = NULL;
+}
+
+/* --- binding again -----------------------------------------------------------------------------
+ */
+
+static socklen_t make_address(const ProtobufCBinaryData *path, struct sockaddr_un *address)
+{
+	size_t end = path->len < sizeof(address->sun_path) && !is_abstract(path) ? 1 : 0;
+
+	*address = (struct sockaddr_un){.sun_family = AF_UNIX};
+	memcpy(address->sun_path, path->data, path->len);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + path->len + end);
+}
+
+int sp_unix_name_connect(int fd, const ProtobufCBinaryData *path)
+{
+	struct sockaddr_un address;
+	socklen_t size = make_address(path, &address);
+
+	return connect(fd, (struct sockaddr *)&address, size) < 0 ? -errno : 0;
+}
+
+/* Removes a socket file to which nobody listens any more. */
+static int remove_stale(int fd, const ProtobufCBinaryData *path, const struct sockaddr_un *address,
+                        struct sp_error *err)
+{
+	sp_cleanup_close int probe = -1;
+	struct stat stat;
+	int type = 0;
+	socklen_t size = sizeof(type);
+
+	if (lstat(address->sun_path, &stat) < 0)
+		return 0;
+	if (!S_ISSOCK(stat.st_mode))
+		return sp_fail(err, EEXIST, "%.108s exists and is not a socket; move it away",
+		               address->sun_path);
+	getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size);
+	probe = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (probe < 0)
+		return sp_fail_errno(err, errno, "socket");
+	if (sp_unix_name_connect(probe, path) != -ECONNREFUSED)
+		return sp_fail(err, EADDRINUSE,
+		               "another program answers at %.108s; stop it before the restore",
+		               address->sun_path);
+	if (unlink(address->sun_path) < 0)
+		return sp_fail_errno(err, errno, "remove the stale socket %.108s",
+		                     address->sun_path);
+	return 0;
+}
+
+static int set_socket_file(struct sp_file_builder *builder, const Sealpoint__UnixName *name,
+                           const char *path, struct sp_error *err)
+{
+	sp_cleanup_free char *absolute =
+	        path[0] == '/' ? sp_strdup(path) : sp_format("%s/%s", name->directory, path);
+
+	if (!name->linked)
+		return unlink(path) < 0 ? sp_fail_errno(err, errno, "remove %s", path) : 0;
+	sp_file_builder_made(builder, absolute);
+	if (lchown(path, name->uid, name->gid) < 0)
+		return sp_fail_errno(err, errno, "give %s to user %u, group %u", path, name->uid,
+		                     name->gid);
+	if (chmod(path, name->mode) < 0)
+		return sp_fail_errno(err, errno, "set the mode of %s to %o", path, name->mode);
+	return 0;
+}
+
+/* Binds to a path as seen from our current directory. */
+static int bind_path(struct sp_file_builder *builder, int fd, const Sealpoint__UnixName *name,
+                     struct sp_error *err)
+{
+	struct sockaddr_un address;
+	socklen_t size = make_address(&name->path, &address);
+	char path[sizeof(address.sun_path) + 1] = "";
+
+	memcpy(path, name->path.data, name->path.len);
+	if (remove_stale(fd, &name->path, &address, err) < 0)
+		return -err->code;
+	if (bind(fd, (struct sockaddr *)&address, size) < 0)
+		return sp_fail_errno(err, errno, "bind to %s", path);
+	return set_socket_file(builder, name, path, err);
+}
+
+/* A relative path has to be bound in its directory, since getsockname(2) gives back what was bound.
+ */
+static int bind_in_directory(struct sp_file_builder *builder, int fd,
+                             const Sealpoint__UnixName *name, struct sp_error *err)
+{
+	sp_cleanup_close int own = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int result;
+
+	if (own < 0 || chdir(name->directory) < 0)
+		return sp_fail_errno(err, errno, "go to directory %s", name->directory);
+	result = bind_path(builder, fd, name, err);
+	if (fchdir(own) < 0 && !result)
+		return sp_fail_errno(err, errno, "come back from directory %s", name->directory);
+	return result;
+}
+
+int sp_unix_name_bind(struct sp_file_builder *builder, int fd, const Sealpoint__UnixName *name,
+                      struct sp_error *err)
+{
+	struct sockaddr_un address;
+	socklen_t size;
+	char text[SP_UNIX_TEXT];
+
+	if (!name || !name->path.len)
+		return 0;
+	if (name->directory[0])
+		return bind_in_directory(builder, fd, name, err);
+	if (!is_abstract(&name->path))
+		return bind_path(builder, fd, name, err);
+	size = make_address(&name->path, &address);
+	if (bind(fd, (struct sockaddr *)&address, size) < 0) {
+		sp_unix_name_text(&name->path, text);
+		return sp_fail_errno(err, errno, "bind to the abstract name %s", text);
+	}
+	return 0;
+}

@@ -1,0 +1,45 @@
+/*
+ * Names of unix sockets: a path, which bind(2) makes a socket file for, or an abstract name.
+ *
+ * The path that a program has bound stays after it has ended, and leads to nothing. Binding it
+ * again removes that stale file, but only if nobody answers there.
+ */
+#ifndef SEALPOINT_KINDS_UNIX_NAME_H
+#define SEALPOINT_KINDS_UNIX_NAME_H
+
+#include "kinds/kind.h"
+#include "kinds/unix_diag.h"
+
+#include "socket.pb-c.h"
+
+#include <sys/un.h>
+
+#define SP_UNIX_TEXT (sizeof(((struct sockaddr_un *)NULL)->sun_path) * 2 + 8)
+
+/** A name and the memory it refers to. */
+struct sp_unix_name {
+	Sealpoint__UnixName message;
+	struct sockaddr_un address;
+	char *directory;
+};
+
+/** Reads the socket's name; `name->message.path` is empty if it has none. */
+int sp_unix_name_save(const struct sp_open_file *file, const struct sp_unix_state *state,
+                      struct sp_unix_name *name, struct sp_error *err);
+void sp_unix_name_release(struct sp_unix_name *name);
+#define sp_cleanup_unix_name sp_cleanup(sp_unix_name_release)
+
+/** Binds a new socket to the name, with the owner and mode of its file. */
+int sp_unix_name_bind(struct sp_file_builder *builder, int fd, const Sealpoint__UnixName *name,
+                      struct sp_error *err);
+/** Connects to what is bound to the path of sun_path's form. Returns 0 or a negative errno. */
+int sp_unix_name_connect(int fd, const ProtobufCBinaryData *path);
+
+/** Refuses a name that does not fit into a socket address. */
+int sp_unix_name_check(const ProtobufCBinaryData *path, struct sp_error *err);
+/** "/run/x.sock", or "@name" for an abstract one. */
+void sp_unix_name_text(const ProtobufCBinaryData *path, char text[SP_UNIX_TEXT]);
+/** sun_path as the bytes of a message: no copy. `size` is the size of the address. */
+ProtobufCBinaryData sp_unix_name_bytes(struct sockaddr_un *address, socklen_t size);
+
+#endif
