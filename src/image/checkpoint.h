@@ -36,18 +36,20 @@ struct sp_checkpoint_writer {
 	struct sp_page_writer *pages;
 };
 
-/** Makes the partial directory and opens both files. Tells in words if DIR exists and is not empty.
+/**
+ * Makes the partial directory and opens both files. Refuses in words a DIR that is not empty, is no
+ * directory, or has a file system mounted on it. On failure nothing is left.
  */
 int sp_checkpoint_create(struct sp_checkpoint_writer *writer, const char *path,
                          const struct sp_page_writer_options *options, struct sp_error *err);
 /**
- * Finishes the page store and the records, fills in the manifest (versions, id, host, kernel,
- * processor, file list; the caller has set the rest), writes and syncs it, and renames. `stats` may
- * be NULL.
+ * Finishes the page store and the records, writes and syncs the manifest, and renames. `manifest`
+ * says root, session, generation, parent and freeze time; versions, id, machine and files are added
+ * to what is written, not to `manifest`. `stats` may be NULL. On failure nothing is left.
  */
-int sp_checkpoint_commit(struct sp_checkpoint_writer *writer, Sealpoint__Manifest *manifest,
+int sp_checkpoint_commit(struct sp_checkpoint_writer *writer, const Sealpoint__Manifest *manifest,
                          struct sp_page_stats *stats, struct sp_error *err);
-/** Removes what was written so far. Does nothing after a commit. */
+/** Removes what was written so far. Does nothing after a commit, and when called again. */
 void sp_checkpoint_abandon(struct sp_checkpoint_writer *writer);
 
 /** A checkpoint that was read: all records unpacked, every reference between them checked. */

@@ -281,3 +281,19 @@ size_t sp_page_index_search(const struct sp_page_index *index, uint32_t object, 
 	}
 	return low;
 }
+
+uint64_t sp_page_index_count(const struct sp_page_index *index, uint32_t object, uint64_t page,
+                             uint64_t end)
+{
+	size_t number = sp_page_index_search(index, object, page);
+	const struct sp_index_run *run;
+	uint64_t count = 0;
+
+	while ((run = sp_page_index_run(index, object, number++)) && run->page < end) {
+		uint64_t run_end = run->page + run->pages;
+		uint64_t from = run->page > page ? run->page : page;
+
+		count += (run_end < end ? run_end : end) - from;
+	}
+	return count;
+}

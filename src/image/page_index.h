@@ -45,13 +45,19 @@ int sp_page_index_read(struct sp_page_index *index, struct sp_record_reader *rea
 
 /** Number of the first run of the object, or behind it, that ends behind `page`. */
 size_t sp_page_index_search(const struct sp_page_index *index, uint32_t object, uint64_t page);
+/** How many of the object's pages from `page` to `end` have a state. */
+uint64_t sp_page_index_count(const struct sp_page_index *index, uint32_t object, uint64_t page,
+                             uint64_t end);
 /** The run with this number if it is one of the object's, or NULL. */
 static inline const struct sp_index_run *sp_page_index_run(const struct sp_page_index *index,
                                                            uint32_t object, size_t number)
 {
-	const struct sp_index_run *run = sp_array_at(&index->runs, number);
+	const struct sp_index_run *run;
 
-	return number < index->runs.count && run->object == object ? run : NULL;
+	if (number >= index->runs.count)
+		return NULL;
+	run = sp_array_at(&index->runs, number);
+	return run->object == object ? run : NULL;
 }
 
 #endif

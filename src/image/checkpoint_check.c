@@ -1,0 +1,450 @@
+/*
+ * Checking the records of a checkpoint: every number is in its range, every reference leads
+ * somewhere, nothing is there twice. What restore, inspect and core rely on is established here,
+ * once; what the kinds keep in their own messages is theirs to check.
+ */
+#include "image/checkpoint_parts.h"
+
+#include "arch/arch.h"
+#include "base/error.h"
+#include "image/page_store.h"
+#include "mem/vma.h" /* the numbers that stand for kinds and flags; nothing is called */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define PID_END (1U << 22)        /* PID_MAX_LIMIT of the kernel */
+#define DESCRIPTOR_END (1U << 30) /* the largest fs.nr_open */
+#define ADDRESS_END (1ULL << 47)  /* user addresses with four-level page tables */
+#define FILE_OFFSET_END (1ULL << 63)
+#define VSYSCALL_START 0xffffffffff600000ULL
+#define VMA_FLAGS ((uint32_t)SP_VMA_DELETED * 2 - 1)
+
+/** What is known of a process while the records that belong to it pass by. */
+struct seen_process {
+	const Sealpoint__Process *process;
+	size_t threads;
+	uint64_t vma_end; /* of the VMA before */
+	uint64_t pages;   /* in the page store, inside of the VMAs so far */
+};
+
+struct checker {
+	const struct sp_checkpoint *checkpoint;
+	struct sp_array processes; /* struct seen_process, by pid */
+	size_t last;               /* where the last one was found: records come in groups */
+	struct sp_error *err;
+};
+
+static void *message_at(const struct sp_array *messages, size_t index)
+{
+	return *(void **)sp_array_at(messages, index);
+}
+
+static int compare_processes(const void *left, const void *right)
+{
+	const struct seen_process *a = left, *b = right;
+
+	return a->process->pid < b->process->pid ? -1 : a->process->pid > b->process->pid;
+}
+
+static struct seen_process *find_process(struct checker *checker, uint32_t pid)
+{
+	const Sealpoint__Process wanted = {.pid = pid};
+	const struct seen_process key = {.process = &wanted};
+	struct seen_process *last = sp_array_at(&checker->processes, checker->last);
+
+	if (last->process->pid == pid)
+		return last;
+	last = bsearch(&key, checker->processes.items, checker->processes.count,
+	               sizeof(struct seen_process), compare_processes);
+	if (last)
+		checker->last = (size_t)(last - (struct seen_process *)checker->processes.items);
+	return last;
+}
+
+static bool is_open_file(const struct checker *checker, uint32_t id)
+{
+	return sp_checkpoint_file(checker->checkpoint, id) != NULL;
+}
+
+static int check_facets(const struct checker *checker, const char *owner, uint32_t number,
+                        Sealpoint__Facet *const *facets, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (facets[i]->name[0] == '\0')
+			return sp_fail(checker->err, EBADMSG,
+			               "%s %" PRIu32 " has a part without a name", owner, number);
+		for (size_t j = 0; j < i; j++) {
+			if (strcmp(facets[i]->name, facets[j]->name) == 0)
+				return sp_fail(checker->err, EBADMSG,
+				               "%s %" PRIu32 " has \"%s\" twice", owner, number,
+				               facets[i]->name);
+		}
+	}
+	return 0;
+}
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+static int check_open_files(struct checker *checker)
+{
+	const struct sp_array *files = &checker->checkpoint->files;
+
+	for (size_t i = 0; i < files->count; i++) {
+		const Sealpoint__OpenFile *file = message_at(files, i);
+
+		if (file->id != i + 1)
+			return sp_fail(checker->err, EBADMSG,
+			               "open file %" PRIu32 " stands where %zu should", file->id,
+			               i + 1);
+		if (file->kind[0] == '\0')
+			return sp_fail(checker->err, EBADMSG, "open file %" PRIu32 " has no kind",
+			               file->id);
+	}
+	return 0;
+}
+
+static int check_descriptor(struct checker *checker, const Sealpoint__Descriptor *descriptor)
+{
+	const Sealpoint__OpenFile *file = sp_checkpoint_file(checker->checkpoint, descriptor->file);
+
+	if (!find_process(checker, descriptor->pid))
+		return sp_fail(checker->err, EBADMSG,
+		               "descriptor %" PRIu32 " belongs to the unknown process %" PRIu32,
+		               descriptor->number, descriptor->pid);
+	if (descriptor->number >= DESCRIPTOR_END)
+		return sp_fail(checker->err, EBADMSG,
+		               "process %" PRIu32 " has a descriptor %" PRIu32 ", which cannot be",
+		               descriptor->pid, descriptor->number);
+	if (!file || file->mapping_only)
+		return sp_fail(checker->err, EBADMSG,
+		               "descriptor %" PRIu32 " of process %" PRIu32
+		               " refers to %s open file %" PRIu32,
+		               descriptor->number, descriptor->pid,
+		               file ? "the mapping-only" : "the unknown", descriptor->file);
+	return 0;
+}
+
+/** Two numbers that must not occur twice together. */
+struct pair {
+	uint32_t owner, number;
+};
+
+static int compare_pairs(const void *left, const void *right)
+{
+	const struct pair *a = left, *b = right;
+
+	if (a->owner != b->owner)
+		return a->owner < b->owner ? -1 : 1;
+	return a->number < b->number ? -1 : a->number > b->number;
+}
+
+/** Sorts; returns one that is there twice, or NULL. */
+static const struct pair *find_twice(struct sp_array *pairs)
+{
+	if (pairs->count < 2)
+		return NULL;
+	qsort(pairs->items, pairs->count, sizeof(struct pair), compare_pairs);
+	for (size_t i = 1; i < pairs->count; i++) {
+		const struct pair *pair = sp_array_at(pairs, i);
+
+		if (compare_pairs(pair - 1, pair) == 0)
+			return pair;
+	}
+	return NULL;
+}
+
+static int check_descriptors(struct checker *checker)
+{
+	const struct sp_array *descriptors = &checker->checkpoint->descriptors;
+	sp_cleanup_array struct sp_array pairs = SP_ARRAY_OF(struct pair);
+	const struct pair *twice;
+
+	for (size_t i = 0; i < descriptors->count; i++) {
+		const Sealpoint__Descriptor *descriptor = message_at(descriptors, i);
+		struct pair pair = {descriptor->pid, descriptor->number};
+		int status = check_descriptor(checker, descriptor);
+
+		if (status < 0)
+			return status;
+		sp_array_append(&pairs, &pair);
+	}
+	twice = find_twice(&pairs);
+	if (!twice)
+		return 0;
+	return sp_fail(checker->err, EBADMSG,
+	               "process %" PRIu32 " has descriptor %" PRIu32 " twice", twice->owner,
+	               twice->number);
+}
+
+/* --- processes and threads ------------------------------------------------------------------- */
+
+static int check_process(struct checker *checker, const Sealpoint__Process *process)
+{
+	if (process->pid == 0 || process->pid >= PID_END)
+		return sp_fail(checker->err, EBADMSG,
+		               "a process has the number %" PRIu32 ", which cannot be",
+		               process->pid);
+	if (process->memory_object == 0)
+		return sp_fail(checker->err, EBADMSG, "process %" PRIu32 " has no memory",
+		               process->pid);
+	if (process->executable_file != 0 && !is_open_file(checker, process->executable_file))
+		return sp_fail(checker->err, EBADMSG,
+		               "the executable of process %" PRIu32
+		               " is the unknown open file %" PRIu32,
+		               process->pid, process->executable_file);
+	return check_facets(checker, "process", process->pid, process->facets, process->n_facets);
+}
+
+/** The root comes first, and every other process after its parent: so they form a tree. */
+static int check_parentage(struct checker *checker)
+{
+	const struct sp_array *processes = &checker->checkpoint->processes;
+	const Sealpoint__Process *root = message_at(processes, 0);
+
+	if (root->pid != checker->checkpoint->manifest->root_pid)
+		return sp_fail(checker->err, EBADMSG,
+		               "the first process is %" PRIu32 " and not the root %" PRIu32,
+		               root->pid, checker->checkpoint->manifest->root_pid);
+	for (size_t i = 1; i < processes->count; i++) {
+		const Sealpoint__Process *process = message_at(processes, i);
+		size_t parent = 0;
+
+		while (parent < i &&
+		       ((const Sealpoint__Process *)message_at(processes, parent))->pid !=
+		               process->ppid)
+			parent++;
+		if (parent == i)
+			return sp_fail(checker->err, EBADMSG,
+			               "process %" PRIu32 " comes before its parent %" PRIu32,
+			               process->pid, process->ppid);
+	}
+	return 0;
+}
+
+static int check_processes(struct checker *checker)
+{
+	const struct sp_array *processes = &checker->checkpoint->processes;
+	sp_cleanup_array struct sp_array objects = SP_ARRAY_OF(struct pair);
+
+	if (processes->count == 0)
+		return sp_fail(checker->err, EBADMSG, "there is no process in it");
+	for (size_t i = 0; i < processes->count; i++) {
+		struct seen_process seen = {.process = message_at(processes, i)};
+		struct pair object = {0, seen.process->memory_object};
+		int status = check_process(checker, seen.process);
+
+		if (status < 0)
+			return status;
+		sp_array_append(&checker->processes, &seen);
+		sp_array_append(&objects, &object);
+	}
+	qsort(checker->processes.items, checker->processes.count, sizeof(struct seen_process),
+	      compare_processes);
+	for (size_t i = 1; i < processes->count; i++) {
+		const struct seen_process *seen = sp_array_at(&checker->processes, i);
+
+		if (compare_processes(seen - 1, seen) == 0)
+			return sp_fail(checker->err, EBADMSG, "process %" PRIu32 " is there twice",
+			               seen->process->pid);
+	}
+	if (find_twice(&objects))
+		return sp_fail(checker->err, EBADMSG, "two processes have the same memory");
+	return check_parentage(checker);
+}
+
+static int check_thread(struct checker *checker, const Sealpoint__Thread *thread)
+{
+	struct seen_process *process = find_process(checker, thread->pid);
+
+	if (!process)
+		return sp_fail(checker->err, EBADMSG,
+		               "thread %" PRIu32 " belongs to the unknown process %" PRIu32,
+		               thread->tid, thread->pid);
+	if (thread->tid == 0 || thread->tid >= PID_END)
+		return sp_fail(checker->err, EBADMSG,
+		               "process %" PRIu32 " has a thread %" PRIu32 ", which cannot be",
+		               thread->pid, thread->tid);
+	if ((process->threads++ == 0) != (thread->tid == thread->pid))
+		return sp_fail(checker->err, EBADMSG,
+		               "thread %" PRIu32 " stands where the %s of process %" PRIu32
+		               " should",
+		               thread->tid, process->threads == 1 ? "leader" : "other threads",
+		               thread->pid);
+	if (thread->general.len != sizeof(struct user_regs_struct))
+		return sp_fail(checker->err, EBADMSG,
+		               "thread %" PRIu32 " has %zu bytes of general registers, not %zu",
+		               thread->tid, thread->general.len, sizeof(struct user_regs_struct));
+	if (thread->xstate.len > SP_XSTATE_MAX)
+		return sp_fail(checker->err, EBADMSG,
+		               "thread %" PRIu32
+		               " has %zu bytes of extended state, at most %d can be",
+		               thread->tid, thread->xstate.len, SP_XSTATE_MAX);
+	return check_facets(checker, "thread", thread->tid, thread->facets, thread->n_facets);
+}
+
+static int check_threads(struct checker *checker)
+{
+	const struct sp_array *threads = &checker->checkpoint->threads;
+	sp_cleanup_array struct sp_array tids = SP_ARRAY_OF(struct pair);
+	const struct pair *twice;
+
+	for (size_t i = 0; i < threads->count; i++) {
+		const Sealpoint__Thread *thread = message_at(threads, i);
+		struct pair tid = {0, thread->tid};
+		int status = check_thread(checker, thread);
+
+		if (status < 0)
+			return status;
+		sp_array_append(&tids, &tid);
+	}
+	twice = find_twice(&tids);
+	if (twice)
+		return sp_fail(checker->err, EBADMSG, "thread %" PRIu32 " is there twice",
+		               twice->number);
+	for (size_t i = 0; i < checker->processes.count; i++) {
+		const struct seen_process *seen = sp_array_at(&checker->processes, i);
+
+		if (seen->threads == 0)
+			return sp_fail(checker->err, EBADMSG, "process %" PRIu32 " has no thread",
+			               seen->process->pid);
+	}
+	return 0;
+}
+
+/* --- mappings -------------------------------------------------------------------------------- */
+
+static int bad_vma(const struct checker *checker, const Sealpoint__Vma *vma, const char *what)
+{
+	return sp_fail(checker->err, EBADMSG,
+	               "the mapping %#" PRIx64 "-%#" PRIx64 " of process %" PRIu32 " %s",
+	               vma->start, vma->end, vma->pid, what);
+}
+
+static int check_vma_range(const struct checker *checker, const Sealpoint__Vma *vma)
+{
+	bool huge = vma->kind == SP_VMA_HUGETLB;
+	uint64_t page;
+
+	if (vma->page_shift != SP_PAGE_SHIFT && vma->page_shift != 21 && vma->page_shift != 30)
+		return bad_vma(checker, vma, "has pages of an unknown size");
+	page = huge ? 1ULL << vma->page_shift : SP_PAGE_SIZE;
+	if (vma->start >= vma->end || vma->start % page || vma->end % page)
+		return bad_vma(checker, vma, "is not a range of pages");
+	if (vma->kind == SP_VMA_VSYSCALL)
+		return vma->start == VSYSCALL_START && vma->end == VSYSCALL_START + SP_PAGE_SIZE
+		               ? 0
+		               : bad_vma(checker, vma, "is not where vsyscall is");
+	if (vma->end > ADDRESS_END)
+		return bad_vma(checker, vma, "lies outside of user memory");
+	if (vma->offset % SP_PAGE_SIZE || vma->offset > FILE_OFFSET_END - (vma->end - vma->start))
+		return bad_vma(checker, vma, "has an offset in its file that cannot be");
+	return 0;
+}
+
+static bool needs_file(const Sealpoint__Vma *vma)
+{
+	return vma->kind == SP_VMA_FILE_PRIVATE || vma->kind == SP_VMA_FILE_SHARED ||
+	       vma->kind == SP_VMA_SHARED_ANON;
+}
+
+/** Private memory is all in the page store: a page without a state would be lost contents. */
+static bool needs_pages(const Sealpoint__Vma *vma)
+{
+	return vma->kind == SP_VMA_ANONYMOUS || vma->kind == SP_VMA_STACK ||
+	       vma->kind == SP_VMA_FILE_PRIVATE || vma->kind == SP_VMA_HUGETLB;
+}
+
+static int check_vma_pages(const struct checker *checker, const Sealpoint__Vma *vma,
+                           struct seen_process *process)
+{
+	uint64_t first = vma->start / SP_PAGE_SIZE, end = vma->end / SP_PAGE_SIZE;
+	uint64_t pages = sp_page_index_count(&checker->checkpoint->pages->index,
+	                                     process->process->memory_object, first, end);
+
+	process->pages += pages;
+	if (needs_pages(vma) && pages != end - first)
+		return bad_vma(checker, vma, "has pages that are not in the page index");
+	return 0;
+}
+
+static int check_vma(struct checker *checker, const Sealpoint__Vma *vma)
+{
+	struct seen_process *process = find_process(checker, vma->pid);
+	int status;
+
+	if (!process)
+		return bad_vma(checker, vma, "belongs to nobody");
+	if (vma->kind == 0 || vma->kind >= SP_VMA_KINDS)
+		return bad_vma(checker, vma, "is of an unknown kind");
+	status = check_vma_range(checker, vma);
+	if (status < 0)
+		return status;
+	if (vma->start < process->vma_end)
+		return bad_vma(checker, vma, "overlaps the one before, or comes too late");
+	process->vma_end = vma->end;
+	if (vma->prot & ~(uint32_t)(PROT_READ | PROT_WRITE | PROT_EXEC))
+		return bad_vma(checker, vma, "has an unknown protection");
+	if (vma->flags & ~VMA_FLAGS)
+		return bad_vma(checker, vma, "has unknown flags");
+	if (vma->protection_key < 0 || vma->protection_key > 15)
+		return bad_vma(checker, vma, "has an unknown protection key");
+	if (vma->file ? !is_open_file(checker, vma->file) : needs_file(vma))
+		return bad_vma(checker, vma, "is of an unknown file");
+	return check_vma_pages(checker, vma, process);
+}
+
+/** Pages outside of all VMAs would be filled in over something else. */
+static int check_stray_pages(const struct checker *checker)
+{
+	for (size_t i = 0; i < checker->processes.count; i++) {
+		const struct seen_process *seen = sp_array_at(&checker->processes, i);
+		uint64_t pages =
+		        sp_page_index_count(&checker->checkpoint->pages->index,
+		                            seen->process->memory_object, 0, SP_INDEX_PAGES_END);
+
+		if (pages != seen->pages)
+			return sp_fail(checker->err, EBADMSG,
+			               "%" PRIu64 " pages of process %" PRIu32
+			               " are in none of its mappings",
+			               pages - seen->pages, seen->process->pid);
+	}
+	return 0;
+}
+
+static int check_vmas(struct checker *checker)
+{
+	const struct sp_array *vmas = &checker->checkpoint->vmas;
+
+	for (size_t i = 0; i < vmas->count; i++) {
+		int status = check_vma(checker, message_at(vmas, i));
+
+		if (status < 0)
+			return status;
+	}
+	return check_stray_pages(checker);
+}
+
+int sp_checkpoint_check(const struct sp_checkpoint *checkpoint, struct sp_error *err)
+{
+	struct checker checker = {
+	        .checkpoint = checkpoint,
+	        .processes = SP_ARRAY_OF(struct seen_process),
+	        .err = err,
+	};
+	int status = check_open_files(&checker);
+
+	if (status == 0)
+		status = check_processes(&checker);
+	if (status == 0)
+		status = check_threads(&checker);
+	if (status == 0)
+		status = check_vmas(&checker);
+	if (status == 0)
+		status = check_descriptors(&checker);
+	sp_array_release(&checker.processes);
+	return status < 0 ? sp_error_context(err, "%s", SP_IMAGE_RECORDS) : 0;
+}

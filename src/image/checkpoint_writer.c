@@ -1,0 +1,220 @@
+/*
+ * Writing a checkpoint directory: see checkpoint.h. Everything happens in the partial directory
+ * beside the final one, on the same file system, so that the last step is one rename(2).
+ */
+#include "image/checkpoint_parts.h"
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- beginning ------------------------------------------------------------------------------- */
+
+/**
+ * The final path: as given without slashes at its end, or where it really is if it exists, so that
+ * "." and links to directories work.
+ */
+static int set_paths(struct sp_checkpoint_writer *writer, const char *path, struct sp_error *err)
+{
+	sp_cleanup_free char *real = realpath(path, NULL);
+	size_t length;
+	int printed;
+
+	if (!real && errno != ENOENT)
+		return sp_fail_errno(err, errno, "cannot create checkpoint %s", path);
+	printed = snprintf(writer->path, sizeof(writer->path), "%s", real ? real : path);
+	if (printed < 0 || (size_t)printed >= sizeof(writer->path))
+		return sp_fail_errno(err, ENAMETOOLONG, "cannot create checkpoint %s", path);
+	length = (size_t)printed;
+	while (length > 1 && writer->path[length - 1] == '/')
+		writer->path[--length] = '\0';
+	printed = snprintf(writer->partial, sizeof(writer->partial), "%s.partial-%d", writer->path,
+	                   getpid());
+	if (printed < 0 || (size_t)printed >= sizeof(writer->partial))
+		return sp_fail_errno(err, ENAMETOOLONG, "cannot create checkpoint %s", path);
+	return 0;
+}
+
+static bool directory_is_empty(const char *path)
+{
+	sp_cleanup_dir DIR *dir = opendir(path);
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir))) {
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			return false;
+	}
+	return dir != NULL;
+}
+
+/** What stands at the final path must be nothing, or an empty directory that a rename can replace.
+ */
+static int check_place(const struct sp_checkpoint_writer *writer, struct sp_error *err)
+{
+	struct stat there, beside;
+
+	if (lstat(writer->path, &there) < 0) {
+		if (errno == ENOENT)
+			return 0;
+		return sp_fail_errno(err, errno, "cannot create checkpoint %s", writer->path);
+	}
+	if (!S_ISDIR(there.st_mode))
+		return sp_fail(err, ENOTDIR,
+		               "cannot create checkpoint %s: something that is not a directory has "
+		               "this name; choose another one",
+		               writer->path);
+	if (!directory_is_empty(writer->path))
+		return sp_fail(
+		        err, EEXIST,
+		        "cannot create checkpoint %s: the directory is not empty; choose another "
+		        "one or remove it first",
+		        writer->path);
+	if (fstat(writer->dirfd, &beside) == 0 && beside.st_dev != there.st_dev)
+		return sp_fail(
+		        err, EBUSY,
+		        "cannot create checkpoint %s: a file system is mounted there; choose a "
+		        "directory inside of it",
+		        writer->path);
+	return 0;
+}
+
+static int make_partial(struct sp_checkpoint_writer *writer, struct sp_error *err)
+{
+	if (mkdir(writer->partial, 0700) < 0) {
+		int code = errno;
+
+		if (code == EEXIST)
+			sp_fail(err, code,
+			        "cannot create checkpoint %s: %s is left from a run that was "
+			        "killed; "
+			        "remove it",
+			        writer->path, writer->partial);
+		else
+			sp_fail_errno(err, code, "cannot create %s", writer->partial);
+		writer->partial[0] = '\0'; /* not ours to remove */
+		return -code;
+	}
+	writer->dirfd = open(writer->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (writer->dirfd < 0)
+		return sp_fail_errno(err, errno, "cannot open %s", writer->partial);
+	return 0;
+}
+
+int sp_checkpoint_create(struct sp_checkpoint_writer *writer, const char *path,
+                         const struct sp_page_writer_options *options, struct sp_error *err)
+{
+	int status;
+
+	*writer = (struct sp_checkpoint_writer){.dirfd = -1};
+	status = set_paths(writer, path, err);
+	if (status < 0) {
+		writer->partial[0] = '\0';
+		return status;
+	}
+	status = make_partial(writer, err);
+	if (status == 0)
+		status = check_place(writer, err);
+	if (status == 0)
+		status = sp_record_writer_open(&writer->records, writer->dirfd, SP_IMAGE_RECORDS,
+		                               err);
+	if (status == 0)
+		status = sp_page_writer_open(&writer->pages, writer->dirfd, options, err);
+	if (status < 0)
+		sp_checkpoint_abandon(writer);
+	return status;
+}
+
+/* --- the end --------------------------------------------------------------------------------- */
+
+static int sync_parent(const char *path, struct sp_error *err)
+{
+	char parent[PATH_MAX];
+	char *slash;
+	sp_cleanup_close int fd = -1;
+
+	snprintf(parent, sizeof(parent), "%s", path);
+	slash = strrchr(parent, '/');
+	if (!slash)
+		snprintf(parent, sizeof(parent), ".");
+	else
+		slash[slash == parent ? 1 : 0] = '\0';
+	fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fsync(fd) < 0)
+		return sp_fail_errno(err, errno, "cannot sync %s", parent);
+	return 0;
+}
+
+/** The one atomic step. */
+static int make_visible(struct sp_checkpoint_writer *writer, struct sp_error *err)
+{
+	int status;
+
+	if (fsync(writer->dirfd) < 0)
+		return sp_fail_errno(err, errno, "cannot sync %s", writer->partial);
+	if (rename(writer->partial, writer->path) < 0)
+		return sp_fail_errno(err, errno, "cannot rename %s to %s", writer->partial,
+		                     writer->path);
+	status = sync_parent(writer->path, err);
+	/* Not safely on disk: then it had better not be there at all. */
+	if (status < 0 && rename(writer->path, writer->partial) < 0)
+		return sp_error_context(err, "%s is written, but may not outlive a power failure",
+		                        writer->path);
+	return status;
+}
+
+static int finish_files(struct sp_checkpoint_writer *writer, const Sealpoint__Manifest *manifest,
+                        struct sp_page_stats *stats, struct sp_error *err)
+{
+	int status = sp_page_writer_finish(sp_steal_ptr(&writer->pages), stats, err);
+
+	if (status == 0)
+		status = sp_record_writer_finish(&writer->records, err);
+	if (status == 0)
+		status = sp_manifest_write(writer->dirfd, manifest, err);
+	return status < 0 ? status : make_visible(writer, err);
+}
+
+int sp_checkpoint_commit(struct sp_checkpoint_writer *writer, const Sealpoint__Manifest *manifest,
+                         struct sp_page_stats *stats, struct sp_error *err)
+{
+	int status = finish_files(writer, manifest, stats, err);
+
+	if (status < 0) {
+		sp_error_context(err, "cannot finish checkpoint %s", writer->path);
+		sp_checkpoint_abandon(writer);
+		return status;
+	}
+	writer->partial[0] = '\0';
+	close(sp_steal_fd(&writer->dirfd));
+	return 0;
+}
+
+/** Removes the partial directory and the files in it; there are no directories. */
+static void remove_partial(const struct sp_checkpoint_writer *writer)
+{
+	sp_cleanup_dir DIR *dir = opendir(writer->partial);
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir)))
+		unlinkat(dirfd(dir), entry->d_name, 0);
+	rmdir(writer->partial);
+}
+
+void sp_checkpoint_abandon(struct sp_checkpoint_writer *writer)
+{
+	if (writer->partial[0] == '\0')
+		return;
+	if (writer->pages)
+		sp_page_writer_abandon(sp_steal_ptr(&writer->pages));
+	sp_record_writer_abandon(&writer->records);
+	remove_partial(writer);
+	writer->partial[0] = '\0';
+	if (writer->dirfd >= 0)
+		close(sp_steal_fd(&writer->dirfd));
+}

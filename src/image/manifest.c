@@ -1,0 +1,287 @@
+/*
+ * The manifest: the one file that makes a directory a checkpoint. It is written last, and says of
+ * every other file how large it is and what its checksum is; see proto/manifest.proto.
+ */
+#include "image/checkpoint_parts.h"
+
+#include "arch/arch.h"
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* Every byte of pages.img belongs to a frame with a checksum in pages.idx: it is not read again
+ * here. */
+static const struct {
+	const char *name;
+	bool has_checksum;
+} image_files[] = {
+        {SP_IMAGE_RECORDS, true},
+        {SP_IMAGE_PAGE_INDEX, true},
+        {SP_IMAGE_PAGES, false},
+};
+#define IMAGE_FILES (sizeof(image_files) / sizeof(image_files[0]))
+
+int sp_file_checksum(int dirfd, const char *name, uint64_t *checksum, struct sp_error *err)
+{
+	sp_cleanup_close int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat stat;
+	void *bytes;
+
+	if (fd < 0)
+		return sp_fail_errno(err, errno, "cannot open %s", name);
+	if (fstat(fd, &stat) < 0)
+		return sp_fail_errno(err, errno, "cannot read %s", name);
+	if (stat.st_size == 0) {
+		*checksum = XXH3_64bits("", 0);
+		return 0;
+	}
+	bytes = mmap(NULL, (size_t)stat.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (bytes == MAP_FAILED)
+		return sp_fail_errno(err, errno, "cannot map %s", name);
+	*checksum = XXH3_64bits(bytes, (size_t)stat.st_size);
+	munmap(bytes, (size_t)stat.st_size);
+	return 0;
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+static int describe_file(int dirfd, size_t number, Sealpoint__ImageFile *file, struct sp_error *err)
+{
+	const char *name = image_files[number].name;
+	struct stat stat;
+
+	sealpoint__image_file__init(file);
+	file->name = (char *)name;
+	if (fstatat(dirfd, name, &stat, AT_SYMLINK_NOFOLLOW) < 0)
+		return sp_fail_errno(err, errno, "cannot find %s", name);
+	file->size = (uint64_t)stat.st_size;
+	if (!image_files[number].has_checksum)
+		return 0;
+	return sp_file_checksum(dirfd, name, &file->checksum, err);
+}
+
+static uint64_t unix_time_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
+static int write_message(int dirfd, const Sealpoint__Manifest *manifest, struct sp_error *err)
+{
+	struct sp_record_writer writer;
+	int status = sp_record_writer_open(&writer, dirfd, SP_IMAGE_MANIFEST, err);
+
+	if (status < 0)
+		return status;
+	status = sp_record_write(&writer, SP_RECORD_MANIFEST, &manifest->base, err);
+	if (status == 0)
+		return sp_record_writer_finish(&writer, err);
+	sp_record_writer_abandon(&writer);
+	return status;
+}
+
+int sp_manifest_write(int dirfd, const Sealpoint__Manifest *given, struct sp_error *err)
+{
+	Sealpoint__Manifest manifest = *given;
+	Sealpoint__ImageFile files[IMAGE_FILES], *file_list[IMAGE_FILES];
+	const char *const *features = sp_cpu_features();
+	uint8_t id[SP_CHECKPOINT_ID_SIZE];
+	struct utsname host;
+
+	for (size_t i = 0; i < IMAGE_FILES; i++) {
+		int status = describe_file(dirfd, i, &files[i], err);
+
+		if (status < 0)
+			return status;
+		file_list[i] = &files[i];
+	}
+	if (getrandom(id, sizeof(id), 0) != sizeof(id) || uname(&host) < 0)
+		return sp_fail_errno(err, errno, "cannot name the checkpoint");
+	manifest.version_major = SP_IMAGE_VERSION_MAJOR;
+	manifest.version_minor = SP_IMAGE_VERSION_MINOR;
+	manifest.tool_version = (char *)SP_VERSION;
+	manifest.id = (ProtobufCBinaryData){sizeof(id), id};
+	manifest.created_unix_ns = unix_time_ns();
+	manifest.hostname = host.nodename;
+	manifest.kernel = host.release;
+	manifest.arch = (char *)sp_arch_name();
+	manifest.page_size = SP_PAGE_SIZE;
+	manifest.cpu_features = (char **)features;
+	for (manifest.n_cpu_features = 0; features[manifest.n_cpu_features];)
+		manifest.n_cpu_features++;
+	manifest.cpu_xfeatures = sp_cpu_xfeatures();
+	manifest.files = file_list;
+	manifest.n_files = IMAGE_FILES;
+	return write_message(dirfd, &manifest, err);
+}
+
+/* --- checking -------------------------------------------------------------------------------- */
+
+static int damaged(struct sp_error *err, const char *path, const char *what)
+{
+	return sp_fail(err, EBADMSG,
+	               "checkpoint %s is damaged, use another copy of it: its manifest has %s",
+	               path, what);
+}
+
+static int check_version(const Sealpoint__Manifest *manifest, const char *path,
+                         struct sp_error *err)
+{
+	if (manifest->version_major > SP_IMAGE_VERSION_MAJOR)
+		return sp_fail(err, EPROTONOSUPPORT,
+		               "%s was written by a newer sealpoint (format %" PRIu32 ".%" PRIu32
+		               "; this one reads up to %d.x): use that version",
+		               path, manifest->version_major, manifest->version_minor,
+		               SP_IMAGE_VERSION_MAJOR);
+	if (manifest->version_major < SP_IMAGE_VERSION_MAJOR)
+		return damaged(err, path, "no format version");
+	return 0;
+}
+
+static int check_machine(const Sealpoint__Manifest *manifest, const char *path,
+                         struct sp_error *err)
+{
+	if (strcmp(manifest->arch, sp_arch_name()) != 0)
+		return sp_fail(
+		        err, ENOEXEC,
+		        "%s holds programs of a %s machine, and this one is %s: use it there", path,
+		        manifest->arch, sp_arch_name());
+	if (manifest->page_size != SP_PAGE_SIZE)
+		return sp_fail(err, ENOEXEC,
+		               "%s comes from a machine with pages of %" PRIu32
+		               " bytes, and this one has %llu: use it on one of that kind",
+		               path, manifest->page_size, SP_PAGE_SIZE);
+	return 0;
+}
+
+static const Sealpoint__ImageFile *find_file(const Sealpoint__Manifest *manifest, const char *name)
+{
+	for (size_t i = 0; i < manifest->n_files; i++) {
+		if (strcmp(manifest->files[i]->name, name) == 0)
+			return manifest->files[i];
+	}
+	return NULL;
+}
+
+static int check_file_list(const Sealpoint__Manifest *manifest, const char *path,
+                           struct sp_error *err)
+{
+	for (size_t i = 0; i < manifest->n_files; i++) {
+		const char *name = manifest->files[i]->name;
+
+		if (name[0] == '\0' || name[0] == '.' || strchr(name, '/'))
+			return damaged(err, path, "a file name that leads elsewhere");
+	}
+	for (size_t i = 0; i < IMAGE_FILES; i++) {
+		if (!find_file(manifest, image_files[i].name))
+			return damaged(err, path, "an incomplete list of files");
+	}
+	return 0;
+}
+
+int sp_manifest_check(const Sealpoint__Manifest *manifest, const char *path, struct sp_error *err)
+{
+	bool has_parent = manifest->parent_path[0] != '\0';
+	int status = check_version(manifest, path, err);
+
+	if (status == 0)
+		status = check_machine(manifest, path, err);
+	if (status < 0)
+		return status;
+	if (manifest->id.len != SP_CHECKPOINT_ID_SIZE)
+		return damaged(err, path, "no id");
+	if (manifest->parent_id.len != (has_parent ? SP_CHECKPOINT_ID_SIZE : 0))
+		return damaged(err, path, "a parent without a name, or a name without a parent");
+	if (manifest->parent_path[0] == '/')
+		return damaged(err, path, "an absolute path to its parent");
+	return check_file_list(manifest, path, err);
+}
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+static int check_file_sizes(int dirfd, const Sealpoint__Manifest *manifest, const char *path,
+                            struct sp_error *err)
+{
+	for (size_t i = 0; i < manifest->n_files; i++) {
+		const Sealpoint__ImageFile *file = manifest->files[i];
+		struct stat stat;
+
+		if (fstatat(dirfd, file->name, &stat, 0) < 0 && errno == ENOENT)
+			return sp_fail(err, ENOENT,
+			               "checkpoint %s is incomplete, use another copy of it: "
+			               "%s is missing",
+			               path, file->name);
+		if (fstatat(dirfd, file->name, &stat, 0) < 0)
+			return sp_fail_errno(err, errno, "cannot read %s/%s", path, file->name);
+		if (!S_ISREG(stat.st_mode) || (uint64_t)stat.st_size != file->size)
+			return sp_fail(err, EBADMSG,
+			               "checkpoint %s is damaged, use another copy of it: "
+			               "%s has %lld bytes instead of %" PRIu64,
+			               path, file->name, (long long)stat.st_size, file->size);
+	}
+	return 0;
+}
+
+/** The manifest is one record and nothing else. */
+static int read_message(struct sp_record_reader *reader, Sealpoint__Manifest **manifest,
+                        struct sp_error *err)
+{
+	struct sp_record record;
+	int status = sp_record_next(reader, &record, err);
+
+	if (status < 0)
+		return status;
+	if (status == 0 || record.type != SP_RECORD_MANIFEST)
+		return sp_fail(err, EBADMSG, "%s does not begin with one", reader->name);
+	if (reader->position != reader->size)
+		return sp_fail(err, EBADMSG, "%s goes on behind its end", reader->name);
+	*manifest = (Sealpoint__Manifest *)sp_record_unpack(reader, &record,
+	                                                    &sealpoint__manifest__descriptor, err);
+	return *manifest ? 0 : -EBADMSG;
+}
+
+int sp_manifest_read(int dirfd, const char *path, Sealpoint__Manifest **manifest,
+                     struct sp_error *err)
+{
+	struct sp_record_reader reader;
+	Sealpoint__Manifest *found = NULL;
+	int status;
+
+	if (faccessat(dirfd, SP_IMAGE_MANIFEST, F_OK, 0) < 0 && errno == ENOENT)
+		return sp_fail(
+		        err, ENOENT,
+		        "%s is not a checkpoint: no %s there (give the directory that was named "
+		        "when it was saved)",
+		        path, SP_IMAGE_MANIFEST);
+	status = sp_record_reader_open(&reader, dirfd, SP_IMAGE_MANIFEST, err);
+	if (status < 0)
+		return sp_error_context(err, "cannot open checkpoint %s", path);
+	status = read_message(&reader, &found, err);
+	sp_record_reader_close(&reader);
+	if (status < 0)
+		return sp_error_context(
+		        err, "%s is not a checkpoint, or is damaged (then use another copy of it)",
+		        path);
+	status = sp_manifest_check(found, path, err);
+	if (status == 0)
+		status = check_file_sizes(dirfd, found, path, err);
+	if (status < 0)
+		sealpoint__manifest__free_unpacked(found, NULL);
+	else
+		*manifest = found;
+	return status;
+}
