@@ -184,3 +184,40 @@ expect_same_resident() { # BEFORE AFTER WHEN
 }
 
 state_of() { sed 's/^.*) //; s/ .*//' "/proc/$1/stat"; }
+
+# --- real software -------------------------------------------------------------------------------------
+
+# Starts a program in a session of its own, sharing nothing with the test but its output file. Sets PROGRAM_PID.
+start_program() { # COMMAND...
+	setsid "$@" </dev/null >>program.log 2>&1 &
+	# shellcheck disable=SC2034 # for the scripts
+	PROGRAM_PID=$!
+}
+
+# Sends a line to a server on this machine and prints what it answers until it closes the connection.
+ask() { # PORT REQUEST
+	local socket
+	exec {socket}<>"/dev/tcp/127.0.0.1/$1" || return 1
+	printf '%s\n' "$2" >&"$socket"
+	timeout 60 cat <&"$socket"
+	exec {socket}>&-
+	wait_until 10 no_connections "$1"
+} 2>/dev/null
+
+no_connections() { ! ss -Htan "sport = :$1" | grep -q -v -E '^(LISTEN|TIME-WAIT)'; }
+
+is_listening() { ss -Htln "sport = :$1" | grep -q .; }
+
+# Dumps and restores a program three times in a row, each time the one restored before, and runs the check
+# after each restore. The check prints what is wrong and fails, or is silent.
+three_times() { # PID CHECK [ARGUMENT...]
+	local round
+	for round in 1 2 3; do
+		dump "$1" "image$round"
+		wait_until 30 is_gone "$1" || die "dump $round: pid $1 is still there"
+		restore_detached "image$round"
+		"${@:2}" >complaint || die "after restore $round: $(<complaint)"
+		rm -rf "image$round"
+	done
+	cat dump.log restore.log
+}
