@@ -20,7 +20,7 @@ const char *sp_fdinfo_value(const char *text, const char *key)
 	}
 }
 
-bool sp_fdinfo_number(const char *text, const char *key, int base, uint64_t *number)
+static bool find_number(const char *text, const char *key, int base, uint64_t *number)
 {
 	const char *value = sp_fdinfo_value(text, key);
 	char *end;
@@ -35,9 +35,8 @@ bool sp_fdinfo_parse(const char *text, struct sp_fdinfo *info)
 {
 	uint64_t position, flags, mount_id;
 
-	if (!sp_fdinfo_number(text, "pos", 10, &position) ||
-	    !sp_fdinfo_number(text, "flags", 8, &flags) ||
-	    !sp_fdinfo_number(text, "mnt_id", 10, &mount_id))
+	if (!find_number(text, "pos", 10, &position) || !find_number(text, "flags", 8, &flags) ||
+	    !find_number(text, "mnt_id", 10, &mount_id))
 		return false;
 	info->position = (int64_t)position; /* strtoull() takes a minus sign, too */
 	info->flags = (int)(flags & ~(uint64_t)O_CLOEXEC);

@@ -24,7 +24,4 @@ bool sp_fdinfo_parse(const char *text, struct sp_fdinfo *info);
  */
 const char *sp_fdinfo_value(const char *text, const char *key);
 
-/** A number of the given base, as sp_fdinfo_value() finds it. False if there is no such line. */
-bool sp_fdinfo_number(const char *text, const char *key, int base, uint64_t *number);
-
 #endif
