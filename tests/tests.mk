@@ -53,6 +53,6 @@ demo:
 bench:
 	tools/install-deps.sh build bench
 	+$(MAKE) all $(BENCH_BIN)
-	BUILD=$(BUILD) tests/bench/bench.sh
+	BUILD=$(BUILD) tests/bench/bench.py
 
 .PHONY: unit subjects fuzz test-programs check demo bench

@@ -11,7 +11,7 @@ test_="$common libcmocka-dev clang=clang libclang-rt-14-dev gdb=gdb mandoc=mando
 	python3=python3 redis-server=redis-server redis-tools=redis-cli sqlite3=sqlite3 nodejs=node
 	default-jdk-headless=javac"
 demo="$common redis-server=redis-server redis-tools=redis-cli"
-bench="$common criu=criu"
+bench="$common python3=python3 criu=criu"
 
 usage() {
 	echo "usage: $0 [build] [test] [demo] [bench]" >&2
