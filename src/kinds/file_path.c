@@ -145,7 +145,12 @@ int sp_file_path_find(const struct sp_open_file *file, char **path, struct sp_er
 
 int sp_file_path_flags(const Sealpoint__OpenFile *file)
 {
-	return (int)file->flags & (O_ACCMODE | O_PATH | O_SYNC | O_DIRECTORY | O_NOFOLLOW);
+	int kept = O_ACCMODE | O_PATH | O_SYNC | O_NOFOLLOW;
+
+	/* O_TMPFILE was about how the file was made, and has the bit of O_DIRECTORY in it. */
+	if ((file->flags & O_TMPFILE) != O_TMPFILE)
+		kept |= O_DIRECTORY;
+	return (int)file->flags & kept;
 }
 
 int sp_file_path_open(const char *path, int flags, mode_t type, struct sp_error *err)

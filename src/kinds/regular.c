@@ -222,26 +222,26 @@ static int open_directory_of(const char *file_path, struct sp_error *err)
 }
 
 /* For file systems without O_TMPFILE: the name exists between two system calls. */
-static int make_and_unlink(int directory)
+static int make_and_unlink(int directory, int flags)
 {
 	sp_cleanup_free char *name = sp_format(".sealpoint-%d", getpid());
-	int fd = openat(directory, name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+	int fd = openat(directory, name, O_CREAT | O_EXCL | O_CLOEXEC | flags, 0600);
 
 	if (fd >= 0)
 		unlinkat(directory, name, 0);
 	return fd;
 }
 
-static int make_nameless(const char *path, struct sp_error *err)
+static int make_nameless(const char *path, int flags, struct sp_error *err)
 {
 	sp_cleanup_close int directory = open_directory_of(path, err);
 	int fd;
 
 	if (directory < 0)
 		return directory;
-	fd = openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	fd = openat(directory, ".", O_TMPFILE | O_CLOEXEC | flags, 0600);
 	if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT))
-		fd = make_and_unlink(directory);
+		fd = make_and_unlink(directory, flags);
 	return fd < 0 ? sp_fail_errno(err, errno, "cannot make an unlinked file beside %s", path)
 	              : fd;
 }
@@ -259,21 +259,32 @@ static int give_attributes(int fd, const Sealpoint__RegularFile *message, struct
 	return 0;
 }
 
-static int make_unlinked(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
-                         const Sealpoint__RegularFile *message, struct sp_error *err)
+static int load(struct sp_file_builder *builder, const Sealpoint__RegularFile *message, int made,
+                struct sp_error *err)
 {
-	sp_cleanup_close int fd = make_nameless(message->path, err);
-	int result = fd;
+	sp_cleanup_close int fd = sp_file_reopen(made, O_RDWR, err);
+	int result = 0;
 
 	if (fd < 0)
 		return fd;
-	result = 0;
 	if (message->unlinked->object)
 		result = sp_content_load(builder->checkpoint->pages, message->unlinked->object, fd,
 		                         message->size, err);
-	if (!result)
-		result = give_attributes(fd, message, err);
-	return result ? result : sp_file_reopen(fd, sp_file_path_flags(file), err);
+	return result ? result : give_attributes(fd, message, err);
+}
+
+/* What was opened with O_TMPFILE still says so in its flags: the new one is used as it was made. */
+static int make_unlinked(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                         const Sealpoint__RegularFile *message, struct sp_error *err)
+{
+	bool was_made_so = (file->flags & O_TMPFILE) == O_TMPFILE;
+	int flags = sp_file_path_flags(file);
+	sp_cleanup_close int made = make_nameless(message->path, was_made_so ? flags : O_RDWR, err);
+	int result = made < 0 ? made : load(builder, message, made, err);
+
+	if (result)
+		return result;
+	return was_made_so ? sp_steal_fd(&made) : sp_file_reopen(made, flags, err);
 }
 
 static int open_unlinked(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
