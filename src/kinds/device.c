@@ -82,33 +82,29 @@ static int open_at(const Sealpoint__Device *message, int flags, int *fd, struct 
 static int open_device(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
                        struct sp_error *err)
 {
-	Sealpoint__Device *message = unpack(file->body, err);
-	int result = message ? open_at(message, sp_file_path_flags(file), fd, err) : -EBADMSG;
+	sp_cleanup_message Sealpoint__Device *message = unpack(file->body, err);
 
-	sealpoint__device__free_unpacked(message, NULL);
-	return result;
+	return message ? open_at(message, sp_file_path_flags(file), fd, err) : -EBADMSG;
 }
 
 static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
                  struct sp_error *err)
 {
-	Sealpoint__Device *message = unpack(file->body, err);
-	int result = 0;
+	sp_cleanup_message Sealpoint__Device *message = unpack(file->body, err);
 
-	if (!message || !usual_path(message->minor))
-		result = message ? sp_fail(err, EBADMSG, "the device in its record is damaged")
-		                 : -EBADMSG;
-	sealpoint__device__free_unpacked(message, NULL);
-	return result;
+	if (!message)
+		return -EBADMSG;
+	if (!usual_path(message->minor))
+		return sp_fail(err, EBADMSG, "the device in its record is damaged");
+	return 0;
 }
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
-	Sealpoint__Device *message = unpack(body, NULL);
+	sp_cleanup_message Sealpoint__Device *message = unpack(body, NULL);
 
 	if (message)
 		snprintf(text, size, "%s", message->path);
-	sealpoint__device__free_unpacked(message, NULL);
 }
 
 const struct sp_file_kind sp_device_kind = {

@@ -46,30 +46,25 @@ static int open_at(const Sealpoint__Directory *message, int flags, int *fd, stru
 static int open_directory(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
                           struct sp_error *err)
 {
-	Sealpoint__Directory *message = unpack(file->body, err);
-	int result = message ? open_at(message, sp_file_path_flags(file), fd, err) : -EBADMSG;
+	sp_cleanup_message Sealpoint__Directory *message = unpack(file->body, err);
 
-	sealpoint__directory__free_unpacked(message, NULL);
-	return result;
+	return message ? open_at(message, sp_file_path_flags(file), fd, err) : -EBADMSG;
 }
 
 static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
                  struct sp_error *err)
 {
-	Sealpoint__Directory *message = unpack(file->body, err);
-	int result = message ? sp_file_path_check(message->path, err) : -EBADMSG;
+	sp_cleanup_message Sealpoint__Directory *message = unpack(file->body, err);
 
-	sealpoint__directory__free_unpacked(message, NULL);
-	return result;
+	return message ? sp_file_path_check(message->path, err) : -EBADMSG;
 }
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
-	Sealpoint__Directory *message = unpack(body, NULL);
+	sp_cleanup_message Sealpoint__Directory *message = unpack(body, NULL);
 
 	if (message)
 		snprintf(text, size, "%s", message->path);
-	sealpoint__directory__free_unpacked(message, NULL);
 }
 
 const struct sp_file_kind sp_directory_kind = {

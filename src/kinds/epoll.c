@@ -17,9 +17,9 @@
  * on which nothing at all can be reported now (an empty pipe) stays armed for errors and hang-up
  * alone.
  */
-#include "kinds/fdinfo.h"
 #include "kinds/file_table.h"
 #include "kinds/registry.h"
+#include "proc/fdinfo.h"
 
 #include "epoll.pb-c.h"
 

@@ -4,8 +4,8 @@
  * Linux tells the mode since 6.5. Before that a semaphore cannot be told from a plain counter
  * without reading it, and the far more frequent plain counter is assumed, with a warning.
  */
-#include "kinds/fdinfo.h"
 #include "kinds/registry.h"
+#include "proc/fdinfo.h"
 
 #include "eventfd.pb-c.h"
 

@@ -59,8 +59,8 @@ static int parse_lock(struct sp_file_lock *lock, pid_t pid, const char *line, st
 int sp_file_locks_read(struct sp_array *locks, uint32_t file, pid_t pid, const char *fdinfo,
                        bool first_holder, struct sp_error *err)
 {
-	for (const char *line = sp_fdinfo_value(fdinfo, "lock"); line;
-	     line = sp_fdinfo_value(line, "lock")) {
+	for (const char *line = sp_fdinfo_find(fdinfo, "lock:"); line;
+	     line = sp_fdinfo_find(line, "lock:")) {
 		struct sp_file_lock lock = {.file = file};
 		int result = parse_lock(&lock, pid, line, err);
 

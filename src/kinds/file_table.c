@@ -83,9 +83,8 @@ static int look_at(struct seen *seen, int fd_dir, int fdinfo_dir, const char *na
 		return sp_fail_errno(err, errno, "cannot examine descriptor %s", name);
 	if (sp_read_file(fdinfo_dir, name, &seen->fdinfo, &size, err))
 		return sp_error_context(err, "cannot read the fdinfo of descriptor %s", name);
-	if (!sp_fdinfo_parse(seen->fdinfo, &seen->info))
-		return sp_fail(err, EPROTO, "the fdinfo of descriptor %s has an unknown format",
-		               name);
+	if (sp_fdinfo_parse(seen->fdinfo, &seen->info, err))
+		return sp_error_context(err, "cannot use the fdinfo of descriptor %s", name);
 	/* Read with room to spare; there may be a million of them. */
 	seen->fdinfo = realloc(seen->fdinfo, size + 1);
 	return 0;

@@ -10,9 +10,9 @@
  * IN_Q_OVERFLOW
  * ("events were lost, look for yourself"), which every user of inotify has to expect.
  */
-#include "kinds/fdinfo.h"
 #include "kinds/file_table.h"
 #include "kinds/registry.h"
+#include "proc/fdinfo.h"
 
 #include "inotify.pb-c.h"
 

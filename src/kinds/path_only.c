@@ -41,33 +41,29 @@ static Sealpoint__PathOnly *unpack(ProtobufCBinaryData body, struct sp_error *er
 static int open_path(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
                      struct sp_error *err)
 {
-	Sealpoint__PathOnly *message = unpack(file->body, err);
+	sp_cleanup_message Sealpoint__PathOnly *message = unpack(file->body, err);
 
 	if (!message)
 		return -EBADMSG;
 	*fd = sp_file_path_open(message->path, sp_file_path_flags(file) | O_PATH, message->type,
 	                        err);
-	sealpoint__path_only__free_unpacked(message, NULL);
 	return *fd < 0 ? *fd : 0;
 }
 
 static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
                  struct sp_error *err)
 {
-	Sealpoint__PathOnly *message = unpack(file->body, err);
-	int result = message ? sp_file_path_check(message->path, err) : -EBADMSG;
+	sp_cleanup_message Sealpoint__PathOnly *message = unpack(file->body, err);
 
-	sealpoint__path_only__free_unpacked(message, NULL);
-	return result;
+	return message ? sp_file_path_check(message->path, err) : -EBADMSG;
 }
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
-	Sealpoint__PathOnly *message = unpack(body, NULL);
+	sp_cleanup_message Sealpoint__PathOnly *message = unpack(body, NULL);
 
 	if (message)
 		snprintf(text, size, "%s", message->path);
-	sealpoint__path_only__free_unpacked(message, NULL);
 }
 
 const struct sp_file_kind sp_path_only_kind = {

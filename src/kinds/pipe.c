@@ -377,11 +377,9 @@ static int open_as(struct sp_file_builder *builder, const Sealpoint__OpenFile *f
 static int open_pipe(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
                      struct sp_error *err)
 {
-	Sealpoint__Pipe *message = unpack(file->body, err);
-	int result = message ? open_as(builder, file, message, fd, err) : -EBADMSG;
+	sp_cleanup_message Sealpoint__Pipe *message = unpack(file->body, err);
 
-	sealpoint__pipe__free_unpacked(message, NULL);
-	return result;
+	return message ? open_as(builder, file, message, fd, err) : -EBADMSG;
 }
 
 /* The peer is another open file of the same pipe, and its end is the other one. */
@@ -397,7 +395,7 @@ static bool is_peer(const struct sp_checkpoint *checkpoint, const Sealpoint__Ope
 static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
                  struct sp_error *err)
 {
-	Sealpoint__Pipe *message = unpack(file->body, err);
+	sp_cleanup_message Sealpoint__Pipe *message = unpack(file->body, err);
 	const Sealpoint__Pipe__State *state = message ? message->state : NULL;
 	bool sound;
 
@@ -409,7 +407,6 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 		sound &= !state->peer || is_peer(checkpoint, file, state->peer);
 	if (*message->path)
 		sound &= message->path[0] == '/';
-	sealpoint__pipe__free_unpacked(message, NULL);
 	return sound ? 0 : sp_fail(err, EBADMSG, "its record is damaged");
 }
 
@@ -424,7 +421,7 @@ static size_t waiting_bytes(const Sealpoint__Pipe *message)
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
-	Sealpoint__Pipe *message = unpack(body, NULL);
+	sp_cleanup_message Sealpoint__Pipe *message = unpack(body, NULL);
 
 	if (message && message->inherited)
 		snprintf(text, size, "becomes the %s of the restore",
@@ -434,7 +431,6 @@ static void describe(ProtobufCBinaryData body, char *text, size_t size)
 		         waiting_bytes(message));
 	else if (message && message->state)
 		snprintf(text, size, "%zu bytes waiting", waiting_bytes(message));
-	sealpoint__pipe__free_unpacked(message, NULL);
 }
 
 const struct sp_file_kind sp_pipe_kind = {

@@ -303,7 +303,7 @@ static int open_unlinked(struct sp_file_builder *builder, const Sealpoint__OpenF
 static int open_regular(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
                         struct sp_error *err)
 {
-	Sealpoint__RegularFile *message = unpack(file->body, err);
+	sp_cleanup_message Sealpoint__RegularFile *message = unpack(file->body, err);
 	int result;
 
 	if (!message)
@@ -315,14 +315,13 @@ static int open_regular(struct sp_file_builder *builder, const Sealpoint__OpenFi
 	if (!result && message->position && lseek(*fd, message->position, SEEK_SET) < 0)
 		result = sp_fail_errno(err, errno, "cannot go to position %lld",
 		                       (long long)message->position);
-	sealpoint__regular_file__free_unpacked(message, NULL);
 	return result;
 }
 
 static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
                  struct sp_error *err)
 {
-	Sealpoint__RegularFile *message = unpack(file->body, err);
+	sp_cleanup_message Sealpoint__RegularFile *message = unpack(file->body, err);
 	int result;
 
 	if (!message)
@@ -331,13 +330,12 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 	if (!result && message->unlinked && message->size && !message->unlinked->object &&
 	    !file->same_inode)
 		result = sp_fail(err, EBADMSG, "the contents of the unlinked file are missing");
-	sealpoint__regular_file__free_unpacked(message, NULL);
 	return result;
 }
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
-	Sealpoint__RegularFile *message = unpack(body, NULL);
+	sp_cleanup_message Sealpoint__RegularFile *message = unpack(body, NULL);
 
 	if (message && message->unlinked)
 		snprintf(text, size, "%s, unlinked, %llu bytes, position %lld", message->path,
@@ -345,7 +343,6 @@ static void describe(ProtobufCBinaryData body, char *text, size_t size)
 	else if (message)
 		snprintf(text, size, "%s, position %lld", message->path,
 		         (long long)message->position);
-	sealpoint__regular_file__free_unpacked(message, NULL);
 }
 
 const struct sp_file_kind sp_regular_kind = {

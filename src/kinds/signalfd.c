@@ -2,8 +2,8 @@
  * signalfd(2): a set of signals to read. Nothing else is in it: the signals themselves stay pending
  * in the process or the thread.
  */
-#include "kinds/fdinfo.h"
 #include "kinds/registry.h"
+#include "proc/fdinfo.h"
 
 #include "signalfd.pb-c.h"
 

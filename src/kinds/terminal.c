@@ -79,7 +79,7 @@ static int open_standard_terminal(int flags)
 static int open_terminal(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
                          struct sp_error *err)
 {
-	Sealpoint__Terminal *message = unpack(file->body, err);
+	sp_cleanup_message Sealpoint__Terminal *message = unpack(file->body, err);
 	int flags = sp_file_path_flags(file);
 
 	if (!message)
@@ -90,7 +90,6 @@ static int open_terminal(struct sp_file_builder *builder, const Sealpoint__OpenF
 		*fd = open("/dev/tty", flags | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
 	if (*fd < 0)
 		*fd = open_standard_terminal(flags);
-	sealpoint__terminal__free_unpacked(message, NULL);
 	if (*fd >= 0)
 		return 0;
 	return sp_fail(err, ENXIO,
@@ -101,20 +100,17 @@ static int open_terminal(struct sp_file_builder *builder, const Sealpoint__OpenF
 static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
                  struct sp_error *err)
 {
-	Sealpoint__Terminal *message = unpack(file->body, err);
-	int result = message ? 0 : -EBADMSG;
+	sp_cleanup_message Sealpoint__Terminal *message = unpack(file->body, err);
 
-	sealpoint__terminal__free_unpacked(message, NULL);
-	return result;
+	return message ? 0 : -EBADMSG;
 }
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
-	Sealpoint__Terminal *message = unpack(body, NULL);
+	sp_cleanup_message Sealpoint__Terminal *message = unpack(body, NULL);
 
 	if (message)
 		snprintf(text, size, "%s, becomes the terminal of the restore", message->path);
-	sealpoint__terminal__free_unpacked(message, NULL);
 }
 
 const struct sp_file_kind sp_terminal_kind = {

@@ -8,8 +8,8 @@
  * What it does not restore: that the clock was set while a cancel-on-set timer was armed, and
  * nobody has read the ECANCELED yet.
  */
-#include "kinds/fdinfo.h"
 #include "kinds/registry.h"
+#include "proc/fdinfo.h"
 
 #include "timerfd.pb-c.h"
 

@@ -1,46 +1,60 @@
-/* Reading /proc/PID/fdinfo/N: see fdinfo.h. */
+/* Lines of /proc/PID/fdinfo/N: see fdinfo.h. */
 #include "proc/fdinfo.h"
 
+#include "base/error.h"
+#include "base/io.h"
+
+#include <errno.h>
 #include <fcntl.h>
-#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-const char *sp_fdinfo_value(const char *text, const char *key)
+const char *sp_fdinfo_find(const char *text, const char *key)
 {
 	size_t length = strlen(key);
 
-	for (;;) {
-		if (!strncmp(text, key, length) && text[length] == ':')
-			return text + length + 1 + strspn(text + length + 1, " \t");
-		text = strchr(text, '\n');
-		if (!text)
-			return NULL;
-		text++;
+	for (const char *line = text; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (!strncmp(line, key, length))
+			return line + length;
 	}
+	return NULL;
 }
 
-static bool find_number(const char *text, const char *key, int base, uint64_t *number)
+int sp_fdinfo_number(const char *text, const char *key, int base, uint64_t *value,
+                     struct sp_error *err)
 {
-	const char *value = sp_fdinfo_value(text, key);
+	const char *start = sp_fdinfo_find(text, key);
 	char *end;
 
-	if (!value)
-		return false;
-	*number = strtoull(value, &end, base);
-	return end != value;
+	if (!start)
+		return sp_fail(err, ENODATA, "the kernel does not tell its \"%s\" in fdinfo", key);
+	*value = strtoull(start, &end, base);
+	if (end == start)
+		return sp_fail(err, ENODATA, "fdinfo has no number behind \"%s\"", key);
+	return 0;
 }
 
-bool sp_fdinfo_parse(const char *text, struct sp_fdinfo *info)
+int sp_fdinfo_parse(const char *text, struct sp_fdinfo *info, struct sp_error *err)
 {
 	uint64_t position, flags, mount_id;
 
-	if (!find_number(text, "pos", 10, &position) || !find_number(text, "flags", 8, &flags) ||
-	    !find_number(text, "mnt_id", 10, &mount_id))
-		return false;
-	info->position = (int64_t)position; /* strtoull() takes a minus sign, too */
+	if (sp_fdinfo_number(text, "pos:", 10, &position, err) ||
+	    sp_fdinfo_number(text, "flags:", 8, &flags, err) ||
+	    sp_fdinfo_number(text, "mnt_id:", 10, &mount_id, err))
+		return -ENODATA;
+	info->position = (int64_t)position; /* strtoull(3) takes a minus sign, too */
 	info->flags = (int)(flags & ~(uint64_t)O_CLOEXEC);
 	info->close_on_exec = flags & O_CLOEXEC;
 	info->mount_id = (int)mount_id;
-	return true;
+	return 0;
+}
+
+int sp_fdinfo_read_own(int fd, char **text, struct sp_error *err)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	return sp_read_file(AT_FDCWD, path, text, NULL, err);
 }

@@ -1,12 +1,15 @@
 /*
- * /proc/PID/fdinfo/N: lines of "key:<blanks>value". The first ones are the same for every open file
- * (proc_pid_fdinfo(5)); the rest belongs to its kind.
+ * What /proc/PID/fdinfo/N says about an open file (proc_pid_fdinfo(5)): lines of "key: value", and
+ * for some kinds lines of several pairs. The first lines are the same for every open file; the rest
+ * belongs to its kind.
  */
 #ifndef SEALPOINT_PROC_FDINFO_H
 #define SEALPOINT_PROC_FDINFO_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+struct sp_error;
 
 struct sp_fdinfo {
 	int64_t position;
@@ -15,13 +18,26 @@ struct sp_fdinfo {
 	int mount_id;
 };
 
-/** Reads the common part. False if the text is not that of an fdinfo file. */
-bool sp_fdinfo_parse(const char *text, struct sp_fdinfo *info);
+/** Reads the part that is common to all. */
+int sp_fdinfo_parse(const char *text, struct sp_fdinfo *info, struct sp_error *err);
 
 /**
- * The value of the first line with this key, at or behind `text`: the rest of the text from there
- * on. NULL if there is none. Call again with the result to get the next one.
+ * The text behind `key` in the first line of `text` that begins with it, or NULL. To go on to the
+ * next such line, search again from what was returned.
  */
-const char *sp_fdinfo_value(const char *text, const char *key);
+const char *sp_fdinfo_find(const char *text, const char *key);
+
+/**
+ * The number behind `key`. ENODATA, with the key's name, if there is no such line or no number in
+ * it.
+ */
+int sp_fdinfo_number(const char *text, const char *key, int base, uint64_t *value,
+                     struct sp_error *err);
+
+/**
+ * Reads the fdinfo of one of our own descriptors: what the kernel says now. The caller frees
+ * `*text`.
+ */
+int sp_fdinfo_read_own(int fd, char **text, struct sp_error *err);
 
 #endif
