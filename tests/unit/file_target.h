@@ -1,6 +1,6 @@
 /*
- * Files of another process, for tests of file kinds: a child sets itself up and stops; its open files are
- * saved to a checkpoint and opened again by the test, without a restored process.
+ * Files of another process, for tests of file kinds: a child sets itself up and stops; its open
+ *files are saved to a checkpoint and opened again by the test, without a restored process.
  *
  *	struct file_target target = file_target_start(set_up);
  *	struct file_copy copy = file_target_copy(&target);
@@ -96,9 +96,12 @@ static inline void file_target_save_process(struct file_target *target,
 {
 	Sealpoint__Process process = SEALPOINT__PROCESS__INIT;
 	Sealpoint__Thread thread = SEALPOINT__THREAD__INIT;
+	struct user_regs_struct registers = {0};
 	struct sp_error err = {0};
 
 	process.pid = thread.pid = thread.tid = (uint32_t)target->process.pid;
+	thread.general.data = (uint8_t *)&registers;
+	thread.general.len = sizeof(registers);
 	process.memory_object = sp_page_writer_new_object(writer->pages);
 	if (sp_record_write(&writer->records, SP_RECORD_PROCESS, &process.base, &err) ||
 	    sp_record_write(&writer->records, SP_RECORD_THREAD, &thread.base, &err))
@@ -173,8 +176,9 @@ static inline struct file_copy file_target_copy(struct file_target *target)
 static inline int file_copy_fd(const struct file_copy *copy, int number)
 {
 	for (size_t i = 0; i < copy->checkpoint->descriptors.count; i++) {
-		const Sealpoint__Descriptor *descriptor = *(Sealpoint__Descriptor *const *)
-		        sp_array_at(&copy->checkpoint->descriptors, i);
+		const Sealpoint__Descriptor *descriptor =
+		        *(Sealpoint__Descriptor *const *)sp_array_at(&copy->checkpoint->descriptors,
+		                                                     i);
 
 		if (descriptor->number == (uint32_t)number)
 			return copy->builder.fds[descriptor->file];

@@ -18,10 +18,10 @@ static uint32_t id_of(const struct file_target *target, int number)
 
 static void duplicates_and_separate_files(void)
 {
-	open("file", O_CREAT | O_RDWR, 0600);	 /* 3 */
-	open("file", O_RDWR);			 /* 4: the same inode, an open file of its own */
-	dup3(3, 20, O_CLOEXEC);			 /* 20: the same open file as 3 */
-	fcntl(4, F_DUPFD, 30);			 /* 30: as 4 */
+	open("file", O_CREAT | O_RDWR, 0600); /* 3 */
+	open("file", O_RDWR);                 /* 4: the same inode, an open file of its own */
+	dup3(3, 20, O_CLOEXEC);               /* 20: the same open file as 3 */
+	fcntl(4, F_DUPFD, 30);                /* 30: as 4 */
 }
 
 static void duplicated_descriptors_share_one_open_file(void **state)
@@ -45,8 +45,7 @@ static void close_on_exec_belongs_to_the_descriptor(void **state)
 
 	file_target_read(&target);
 	for (size_t i = 0; i < target.table.descriptors.count; i++) {
-		const struct sp_descriptor *descriptor =
-		        sp_array_at(&target.table.descriptors, i);
+		const struct sp_descriptor *descriptor = sp_array_at(&target.table.descriptors, i);
 
 		assert_int_equal(descriptor->close_on_exec, descriptor->number == 20);
 		assert_false(sp_file_table_at(&target.table, descriptor->file)->flags & O_CLOEXEC);
@@ -95,29 +94,38 @@ static void thousands_of_files_of_one_inode_are_told_apart(void **state)
 	file_target_end(&target);
 }
 
-static void child_shares_files(void)
+/* Tells the child's pid in the file that both have. */
+static void child_with_the_same_files(void)
 {
-	open("file", O_CREAT | O_RDWR, 0600);
+	open("file", O_CREAT | O_RDWR, 0600); /* 3: shared by both */
+	pid_t child = fork();
+
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		open("file", O_RDWR); /* 4: the child's own */
+		raise(SIGSTOP);
+		_exit(0);
+	}
+	waitpid(child, NULL, WUNTRACED);
+	if (pwrite(3, &child, sizeof(child), 0) != sizeof(child))
+		_exit(1);
 }
 
 static void open_files_are_shared_between_processes(void **state)
 {
-	struct file_target target = file_target_start(child_shares_files);
-	struct file_target other = file_target_start(child_shares_files);
-	struct sp_process self = {.pid = getpid(), .threads = SP_ARRAY_OF(struct sp_thread *)};
+	struct file_target target = file_target_start(child_with_the_same_files);
+	struct sp_process child = {.threads = SP_ARRAY_OF(struct sp_thread *)};
 	struct sp_error err = {0};
-	int shared = (int)syscall(SYS_pidfd_getfd, target.process.pidfd, 3, 0);
 
-	/* This process has the target's descriptor 3, and a great deal that only it has. */
-	self.pidfd = (int)syscall(SYS_pidfd_open, self.pid, 0);
 	file_target_read(&target);
-	file_target_read(&other);
-	sp_file_table_add_process(&target.table, &self, &err);
-	assert_int_equal(sp_file_table_lookup(&target.table, self.pid, shared)->id,
-	                 id_of(&target, 3));
-	close(shared);
-	close(self.pidfd);
-	file_target_end(&other);
+	pread(sp_file_table_at(&target.table, id_of(&target, 3))->fd, &child.pid, sizeof(child.pid),
+	      0);
+	child.pidfd = (int)syscall(SYS_pidfd_open, child.pid, 0);
+	assert_int_equal(sp_file_table_add_process(&target.table, &child, &err), 0);
+	assert_int_equal(sp_file_table_lookup(&target.table, child.pid, 3)->id, id_of(&target, 3));
+	assert_int_equal(sp_file_table_lookup(&target.table, child.pid, 2)->id, id_of(&target, 0));
+	assert_int_equal(target.table.files.count, 3);
+	close(child.pidfd);
 	file_target_end(&target);
 }
 
@@ -177,7 +185,8 @@ static uint32_t add_mapping(struct file_target *target, unsigned page, bool shar
 	return id;
 }
 
-/* A mapping that is read-only now, of a file opened for writing: mprotect(2) may make it writable. */
+/* A mapping that is read-only now, of a file opened for writing: mprotect(2) may make it writable.
+ */
 static void shared_mapping_keeps_the_access_of_its_file(void **state)
 {
 	struct file_target target = file_target_start(map_and_close);
@@ -190,8 +199,8 @@ static void shared_mapping_keeps_the_access_of_its_file(void **state)
 	assert_int_equal(sp_file_table_at(&target.table, shared)->flags & O_ACCMODE, O_RDWR);
 	assert_int_equal(add_mapping(&target, 2, true, true), shared);
 	assert_int_equal(add_mapping(&target, 0, false, false), private);
-	assert_ptr_equal(sp_file_table_same_inode(
-	                         &target.table, sp_file_table_at(&target.table, shared), NULL),
+	assert_ptr_equal(sp_file_table_same_inode(&target.table,
+	                                          sp_file_table_at(&target.table, shared), NULL),
 	                 sp_file_table_at(&target.table, private));
 	file_target_end(&target);
 }
@@ -203,8 +212,8 @@ static void executable_is_found(void **state)
 	uint32_t id, again;
 
 	file_target_read(&target);
-	assert_int_equal(
-	        sp_file_table_add_executable(&target.table, target.process.pid, &id, &err), 0);
+	assert_int_equal(sp_file_table_add_executable(&target.table, target.process.pid, &id, &err),
+	                 0);
 	assert_int_equal(
 	        sp_file_table_add_executable(&target.table, target.process.pid, &again, &err), 0);
 	assert_int_equal(id, again);

@@ -35,12 +35,12 @@ static int64_t position_of(int fd)
 static void named(void)
 {
 	write_file("a", "0123456789");
-	lseek(open("a", O_RDWR), 4, SEEK_SET);		   /* 3 */
-	open("a", O_WRONLY | O_APPEND | O_DSYNC);	   /* 4 */
-	open("a", O_RDONLY | O_NOATIME | O_NONBLOCK);	   /* 5 */
-	open("a", O_PATH);				   /* 6 */
-	open(".", O_RDONLY | O_DIRECTORY);		   /* 7 */
-	open("a", O_WRONLY | O_CREAT | O_APPEND, 0600);	   /* 8 */
+	lseek(open("a", O_RDWR), 4, SEEK_SET);          /* 3 */
+	open("a", O_WRONLY | O_APPEND | O_DSYNC);       /* 4 */
+	open("a", O_RDONLY | O_NOATIME | O_NONBLOCK);   /* 5 */
+	open("a", O_PATH);                              /* 6 */
+	open(".", O_RDONLY | O_DIRECTORY);              /* 7 */
+	open("a", O_WRONLY | O_CREAT | O_APPEND, 0600); /* 8 */
 }
 
 static void position_and_flags_come_back(void **state)
@@ -84,9 +84,9 @@ static void unlinked(void)
 	struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1000000000, .tv_nsec = 7}};
 
 	write_file("gone", "unlinked text");
-	lseek(open("gone", O_RDWR), 3, SEEK_SET);     /* 3 */
-	lseek(open("gone", O_RDONLY), 5, SEEK_SET);   /* 4 */
-	open("gone", O_PATH);			      /* 5 */
+	lseek(open("gone", O_RDWR), 3, SEEK_SET);   /* 3 */
+	lseek(open("gone", O_RDONLY), 5, SEEK_SET); /* 4 */
+	open("gone", O_PATH);                       /* 5 */
 	fchown(3, 11, 12);
 	unlink("gone");
 	futimens(3, times);
@@ -201,7 +201,7 @@ static void refused(void (*set_up)(void), const char *words)
 
 static void unlinked_file_beyond_the_limit_is_refused(void **state)
 {
-	refused(large, "--unlinked-file-limit");
+	refused(large, "--unlinked-limit");
 }
 
 static void linked_again(void)
