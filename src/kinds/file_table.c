@@ -156,20 +156,22 @@ static int compare_seen(const void *a, const void *b, void *failed)
 	return compare_open_files(*(struct seen *const *)a, *(struct seen *const *)b, failed);
 }
 
-/* Descriptors in `order` from `start` on that refer to one open file; returns where the next one
- * begins. */
+/*
+ * Descriptors in `order` from `start` on that refer to one open file; returns where the next one
+ * begins. The leader is the first of the newly seen ones, those without a file.
+ */
 static size_t find_run(const struct sp_array *order, size_t start, int *failed)
 {
 	struct seen **items = order->items;
-	struct seen *leader = items[start];
+	struct seen *leader = NULL;
 	uint32_t file = 0;
 	size_t end = start;
 
 	for (; end < order->count && !compare_open_files(items[start], items[end], failed); end++) {
-		if (items[end]->number < leader->number)
-			leader = items[end];
 		if (items[end]->file)
 			file = items[end]->file;
+		else if (!leader || items[end]->number < leader->number)
+			leader = items[end];
 	}
 	for (size_t i = start; i < end; i++) {
 		items[i]->leader = leader;
@@ -179,8 +181,8 @@ static size_t find_run(const struct sp_array *order, size_t start, int *failed)
 }
 
 /*
- * For every newly seen descriptor: sets the id of its open file if that is in the table already,
- * from another process, and otherwise its leader.
+ * For every newly seen descriptor: sets its leader, and the id of its open file if that is in the
+ * table already, from another process.
  */
 static int find_duplicates(const struct sp_file_table *table, struct sp_array *seen,
                            struct sp_error *err)
@@ -315,6 +317,20 @@ static int add_seen(struct sp_file_table *table, const struct sp_process *proces
 	return result ? result : add_file(table, &file, &seen->file, err);
 }
 
+/* Adds the locks that the descriptor's process has on the file; `is_new`: the open file's own, too.
+ */
+static int add_locks(struct sp_file_table *table, const struct seen *seen, bool is_new,
+                     struct sp_error *err)
+{
+	const struct sp_open_file *file = sp_file_table_at(table, seen->file);
+	const char *fdinfo = is_new ? file->fdinfo : seen->fdinfo;
+
+	if (sp_file_locks_read(&table->locks, file->id, seen->pid, fdinfo, is_new, err))
+		return sp_error_context(err, "cannot save descriptor %d of process %d (%s)",
+		                        seen->number, seen->pid, file->link);
+	return 0;
+}
+
 /*
  * Adds the descriptor, its open file if that is new, and its process's locks on it. /proc lists
  * descriptors in ascending order, so a leader comes before those that it leads.
@@ -322,18 +338,15 @@ static int add_seen(struct sp_file_table *table, const struct sp_process *proces
 static int add_descriptor(struct sp_file_table *table, const struct sp_process *process,
                           struct seen *seen, struct sp_error *err)
 {
-	bool is_new = !seen->file && seen->leader == seen;
+	bool leads = seen->leader == seen, is_new = leads && !seen->file;
 	int result = 0;
 
-	if (seen->leader == seen)
-		result = is_new ? add_seen(table, process, seen, err) : 0;
+	if (is_new)
+		result = add_seen(table, process, seen, err);
 	else if (!seen->file)
 		seen->file = seen->leader->file;
-	if (!result && seen->leader == seen)
-		result = sp_file_locks_read(&table->locks, seen->file, seen->pid,
-		                            is_new ? sp_file_table_at(table, seen->file)->fdinfo
-		                                   : seen->fdinfo,
-		                            is_new, err);
+	if (!result && leads)
+		result = add_locks(table, seen, is_new, err);
 	if (result)
 		return result;
 	sp_array_append(&table->descriptors,

@@ -103,6 +103,7 @@ static void child_with_the_same_files(void)
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		open("file", O_RDWR); /* 4: the child's own */
+		fcntl(3, F_SETLK, &(struct flock){.l_type = F_WRLCK, .l_start = 10, .l_len = 1});
 		raise(SIGSTOP);
 		_exit(0);
 	}
@@ -125,6 +126,9 @@ static void open_files_are_shared_between_processes(void **state)
 	assert_int_equal(sp_file_table_lookup(&target.table, child.pid, 3)->id, id_of(&target, 3));
 	assert_int_equal(sp_file_table_lookup(&target.table, child.pid, 2)->id, id_of(&target, 0));
 	assert_int_equal(target.table.files.count, 3);
+	assert_int_equal(target.table.locks.count, 1);
+	assert_int_equal(((struct sp_file_lock *)sp_array_at(&target.table.locks, 0))->pid,
+	                 child.pid);
 	close(child.pidfd);
 	file_target_end(&target);
 }
