@@ -106,33 +106,35 @@ int sp_inet_socket_save(int fd, struct sp_inet_socket *socket, struct sp_error *
 	return 0;
 }
 
+void sp_inet_socket_strip(struct sp_inet_socket *socket)
+{
+	socket->message.n_options = 0;
+	socket->local =
+	        (union sp_inet_address){.any.sa_family = (sa_family_t)socket->message.family};
+}
+
 void sp_inet_socket_release(struct sp_inet_socket *socket)
 {
 	sp_socket_options_release(&socket->options);
 }
 
-/*
- * Connections that the program had may still hold its port for a minute (TIME_WAIT), and only with
- * SO_REUSEADDR can a new TCP socket have it. It is set for the bind alone.
- */
 static int bind_again(int fd, const Sealpoint__InetSocket *message, struct sp_error *err)
 {
-	const int yes = 1;
-	int own = (int)number_option(fd, SO_REUSEADDR);
 	union sp_inet_address address = {0};
 	char text[SP_INET_TEXT];
 
 	memcpy(&address, message->local.data, message->local.len);
-	if (!is_bound(&address))
+	if (!is_bound(&address) || !bind(fd, &address.any, (socklen_t)message->local.len))
 		return 0;
-	if (message->type == SOCK_STREAM)
-		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-	if (bind(fd, &address.any, (socklen_t)message->local.len) < 0) {
-		sp_inet_address_text(&address, text);
-		return sp_fail_errno(err, errno, "bind to %s", text);
-	}
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &own, sizeof(own));
-	return 0;
+	sp_inet_address_text(&address, text);
+	if (errno == EADDRINUSE)
+		return sp_fail(
+		        err, EADDRINUSE,
+		        "%s is in use: by another program, or still by connections that the "
+		        "program has had, if it does not set SO_REUSEADDR; stop that program, "
+		        "or try again in a minute",
+		        text);
+	return sp_fail_errno(err, errno, "bind to %s", text);
 }
 
 int sp_inet_socket_make(const Sealpoint__InetSocket *message, struct sp_error *err)

@@ -28,6 +28,11 @@ struct sp_inet_socket {
 };
 
 int sp_inet_socket_save(int fd, struct sp_inet_socket *socket, struct sp_error *err);
+/**
+ * Leaves out what belongs to a connection that is over: its address, whose port an accepted socket
+ * shares with its listener, and options that nothing is left to obey.
+ */
+void sp_inet_socket_strip(struct sp_inet_socket *socket);
 void sp_inet_socket_release(struct sp_inet_socket *socket);
 #define sp_cleanup_inet_socket sp_cleanup(sp_inet_socket_release)
 

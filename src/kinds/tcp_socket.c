@@ -104,6 +104,8 @@ static int tcp_socket_save(struct sp_file_saver *saver, const struct sp_open_fil
 			return -err->code;
 		message.finished = is_finished(file->fd);
 	}
+	if (message.finished)
+		sp_inet_socket_strip(&socket);
 	message.socket = &socket.message;
 	sp_blob_pack(body, &message.base);
 	return 0;
