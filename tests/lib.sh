@@ -143,7 +143,7 @@ proc_snapshot_all() {
 		sed -n -E "s/^(SigPnd|SigBlk|Cap...|Seccomp|Cpus_allowed):\s*/task ${task##*/} \1 /p" "$task/status"
 	done
 	for fd in $(printf '%s\n' "$proc"/fd/* | sort -V); do
-		echo "fd ${fd##*/} $(readlink "$fd")"
+		echo "fd ${fd##*/} $(readlink "$fd" | sed -E '/^.memfd:/! s/^.* \(deleted\)$/(deleted)/')"
 		sed -n -E "s/\b(ino|sdev|pos|mnt_id|it_value):\S*\s*//g
 			/^(flags|eventfd-count|tfd|clockid|ticks|settime|it_interval|sigmask|inotify)/ s/^/fdinfo ${fd##*/} /p" \
 			"$proc/fdinfo/${fd##*/}" | sed -E 's/ino:\S+ sdev:\S+( fhandle.*)?//'

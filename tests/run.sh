@@ -130,11 +130,16 @@ run_test() { # NAME
 	[[ $keep ]] || rm -rf "$TEST_DIR"
 }
 
-# cmocka's own lines for each test of a program, as result lines.
+# cmocka's own lines for each test of a program, as result lines. The reason for a failure or a skip is what
+# the test itself said last.
 cmocka_results() { # LOG
-	sed -n -E "s|^\[       OK \] ([A-Za-z0-9_]+)\$|ok\t$TEST_NAME/\1\t|p
-		s|^\[  FAILED  \] ([A-Za-z0-9_]+)\$|FAIL\t$TEST_NAME/\1\tsee below|p
-		s|^\[  SKIPPED \] ([A-Za-z0-9_]+)\$|skip\t$TEST_NAME/\1\tit says why in its source|p" "$1" | sort -u
+	awk -v program="$TEST_NAME" '
+		/^\[ RUN      \]/ { said = "it does not say why"; next }
+		/^\[       OK \] [A-Za-z0-9_]+$/ { print "ok\t" program "/" $4 "\t"; next }
+		/^\[  FAILED  \] [A-Za-z0-9_]+$/ && !($4 in failed) { failed[$4]; print "FAIL\t" program "/" $4 "\t" said; next }
+		/^\[  SKIPPED \] [A-Za-z0-9_]+$/ && !($4 in skipped) { skipped[$4]; print "skip\t" program "/" $4 "\t" said; next }
+		/^\[=/ { next }
+		/./ { sub(/^\[ *[A-Z]+ *\] (--- )?/, ""); said = $0 }' "$1"
 }
 
 # Prints the results of a test at once, so that lines of parallel tests do not mix.
@@ -196,7 +201,8 @@ running=()
 
 # --- the end -------------------------------------------------------------------------------------------
 
-results() { find "$run_dir" -name '*.results' -exec cat {} +; }
+all_results=$(find "$run_dir" -name '*.results' -exec cat {} +)
+results() { printf '%s\n' "$all_results"; }
 
 subject_table() {
 	results | awk -F '\t' '$2 ~ /^subject\// { split($2, part, "/"); seen[part[2]]; cell[part[2], part[3]] = $1 }
@@ -213,14 +219,14 @@ count() { results | grep -c "^$1"; }
 
 table=$(subject_table)
 [[ -z $table ]] || printf '\n%-24s %-8s %-8s %-8s\n%s\n' subject kill running twice "$table"
-if results | grep -q ^skip; then
+if (($(count skip))); then
 	printf '\nskipped:\n'
 	results | awk -F '\t' '$1 == "skip" { print "  " $2 ": " $3 }' | sort
 fi
-if results | grep -q ^FAIL; then
+failed=$(count FAIL)
+if ((failed)); then
 	printf '\nfailed:\n'
 	results | awk -F '\t' '$1 == "FAIL" { print "  " $2 ": " $3 }' | sort
 fi
-failed=$(count FAIL)
 printf '\n%d passed, %d failed, %d skipped\n' "$(count ok)" "$failed" "$(count skip)"
 ((failed == 0))

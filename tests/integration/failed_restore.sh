@@ -1,0 +1,79 @@
+#!/bin/bash
+# A restore that fails, at whatever step, leaves no process behind and the checkpoint as it was: killed at evenly
+# spread moments of its length, short of descriptors, of processes, of address space, and with a file missing.
+#
+# exclusive: it measures how long a restore takes
+# timeout: 300
+# shellcheck source=tests/lib.sh
+source "$TOP/tests/lib.sh"
+
+start_subject working
+pid=$SUBJECT_PID
+dump_and_reap "$pid" image
+original=$(find image -type f -exec cksum {} + | sort)
+
+is_whole() {
+	local tasks=("/proc/$pid"/task/*)
+	[[ ${#tasks[@]} == 7 && $(tr '\0' ' ' <"/proc/$pid/cmdline") == *working* ]] &&
+		[[ $(sed -n 's/^TracerPid:\s*//p' "/proc/$pid/status") == 0 && $(state_of "$pid") == [RSD] ]]
+}
+
+is_whole_or_gone() { is_gone "$pid" || is_whole; }
+
+# The subject is not there, or it is all there and working: nothing in between.
+expect_whole_or_nothing() { # CASE
+	wait_until 5 is_whole_or_gone ||
+		die "$1: left what is not the program: $(grep -E 'Name|State|Tracer' "/proc/$pid/status" | tr '\n' ' ')"
+	if ! is_gone "$pid"; then
+		let_go
+		expect_pass "$pid" 20
+		((++restored))
+	fi
+	[[ $(find image -type f -exec cksum {} + | sort) == "$original" ]] || die "$1: the checkpoint was changed"
+	rewind_subject
+}
+
+# Runs a restore that must fail, with one sentence.
+expect_failure() { # CASE WORDS COMMAND...
+	local status=0
+	"${@:3}" >output 2>error </dev/null || status=$?
+	((status == 1)) || die "$1: exit status $status: $(<error)"
+	(($(wc -l <error) == 1)) || die "$1: not one line: $(<error)"
+	grep -q -i -E "$2" error || die "$1: does not say /$2/: $(<error)"
+	wait_until 5 is_gone "$pid" || die "$1: left a process"
+	expect_whole_or_nothing "$1"
+	ok "$TEST_NAME/$1"
+}
+
+begin=${EPOCHREALTIME/./}
+restore_detached image
+length=$((${EPOCHREALTIME/./} - begin))
+let_go
+expect_pass "$pid" 20
+rewind_subject
+
+restored=0
+rounds=${FAILED_RESTORE_ROUNDS:-100}
+for round in $(seq "$rounds"); do
+	"$sealpoint" restore image --detach >output 2>error </dev/null &
+	restorer=$!
+	sleep "$(printf '%d.%06d' 0 $((length * round / rounds)))"
+	kill -KILL "$restorer" 2>/dev/null
+	wait "$restorer" 2>/dev/null
+	# What was already released runs on; it is asked to check itself.
+	expect_whole_or_nothing "killed $((length * round / rounds)) us after its start"
+done
+echo "$rounds restores killed; $restored had already let the program go"
+ok "$TEST_NAME/killed"
+
+mv heartbeat elsewhere
+expect_failure "missing file" "heartbeat" "$sealpoint" restore image
+mv elsewhere heartbeat
+ulimit -S -n 1024
+(ulimit -n 5 && expect_failure "few descriptors" "open files|descriptors" "$sealpoint" restore image)
+(ulimit -v 60000 && expect_failure "little address space" "memory" "$sealpoint" restore image)
+
+restore_detached image
+let_go
+expect_pass "$pid" 20
+ok "$TEST_NAME/afterwards it restores"
