@@ -16,6 +16,9 @@
 /* What fcntl(F_SETFL) can change; O_ASYNC has to wait for the process (settle_async). */
 #define STATUS_FLAGS (O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME)
 
+/* What sealpoint has open beside the files of the checkpoint, generously. */
+#define OWN_DESCRIPTORS 64
+
 static size_t file_count(const struct sp_file_builder *builder)
 {
 	return builder->checkpoint->files.count;
@@ -49,11 +52,6 @@ static int compare_descriptors(const void *a, const void *b)
 	return order ? order : compare_numbers(one->number, other->number);
 }
 
-static int compare_reserved(const void *a, const void *b)
-{
-	return compare_numbers(*(const uint32_t *)a, *(const uint32_t *)b);
-}
-
 static int list_descriptors(struct sp_file_builder *builder, struct sp_error *err)
 {
 	const struct sp_array *all = &builder->checkpoint->descriptors;
@@ -69,11 +67,11 @@ static int list_descriptors(struct sp_file_builder *builder, struct sp_error *er
 			        "the image's record of descriptor %u of process %u is damaged",
 			        descriptor->number, descriptor->pid);
 		sp_array_append(&builder->descriptors, &descriptor);
-		sp_array_append(&builder->reserved, &descriptor->number);
+		sp_parking_reserve(&builder->parking, descriptor->number, descriptor->file);
 	}
 	qsort(builder->descriptors.items, all->count, builder->descriptors.item_size,
 	      compare_descriptors);
-	qsort(builder->reserved.items, all->count, builder->reserved.item_size, compare_reserved);
+	sp_parking_plan(&builder->parking, (uint32_t)file_count(builder));
 	for (size_t i = 1; i < all->count; i++)
 		if (!compare_descriptors(sp_array_at(&builder->descriptors, i - 1),
 		                         sp_array_at(&builder->descriptors, i)))
@@ -82,20 +80,6 @@ static int list_descriptors(struct sp_file_builder *builder, struct sp_error *er
 			               descriptor_at(builder, i)->number,
 			               descriptor_at(builder, i)->pid);
 	return 0;
-}
-
-/* Room for every number of the program, and for every open file beside those of sealpoint itself.
- */
-static int make_room(const struct sp_file_builder *builder, struct sp_error *err)
-{
-	const struct sp_array *reserved = &builder->reserved;
-	uint64_t highest = 0;
-
-	if (reserved->count)
-		highest = *(uint32_t *)sp_array_at(reserved, reserved->count - 1);
-	if (highest < reserved->count + file_count(builder) + 64)
-		highest = reserved->count + file_count(builder) + 64;
-	return sp_raise_descriptor_limit(highest + 1, err);
 }
 
 int sp_file_builder_init(struct sp_file_builder *builder, const struct sp_checkpoint *checkpoint,
@@ -109,16 +93,18 @@ int sp_file_builder_init(struct sp_file_builder *builder, const struct sp_checkp
 	        .options = options,
 	        .log = log,
 	        .descriptors = SP_ARRAY_OF(const Sealpoint__Descriptor *),
-	        .reserved = SP_ARRAY_OF(uint32_t),
 	        .undo = SP_ARRAY_OF(char *),
-	        .parked = STDERR_FILENO,
 	};
+	sp_parking_init(&builder->parking);
 	builder->fds = sp_alloc((file_count(builder) + 1) * sizeof(int));
 	builder->numbers = sp_alloc((file_count(builder) + 1) * sizeof(int));
 	for (size_t id = 0; id <= file_count(builder); id++)
 		builder->fds[id] = builder->numbers[id] = -1;
 	result = list_descriptors(builder, err);
-	return result ? result : make_room(builder, err);
+	if (!result)
+		result = sp_raise_descriptor_limit(
+		        sp_parking_size(&builder->parking, OWN_DESCRIPTORS), err);
+	return result;
 }
 
 void sp_file_builder_complete(struct sp_file_builder *builder)
@@ -139,7 +125,7 @@ void sp_file_builder_release(struct sp_file_builder *builder)
 	free(builder->fds);
 	free(builder->numbers);
 	sp_array_release(&builder->descriptors);
-	sp_array_release(&builder->reserved);
+	sp_parking_release(&builder->parking);
 	sp_array_release(&builder->undo);
 	builder->fds = builder->numbers = NULL;
 }
@@ -217,32 +203,6 @@ int sp_file_reopen(int fd, int flags, struct sp_error *err)
 	return opened < 0 ? sp_fail_errno(err, errno, "cannot open it once more") : opened;
 }
 
-static bool is_reserved(const struct sp_file_builder *builder, int number)
-{
-	uint32_t key = (uint32_t)number;
-
-	return bsearch(&key, builder->reserved.items, builder->reserved.count,
-	               builder->reserved.item_size, compare_reserved) != NULL;
-}
-
-/* Moves the file to a number that no process needs. Numbers below builder->parked are taken. */
-static int park(struct sp_file_builder *builder, uint32_t id, struct sp_error *err)
-{
-	while (is_reserved(builder, builder->fds[id])) {
-		int number = builder->parked + 1;
-		int moved;
-
-		while (is_reserved(builder, number))
-			number++;
-		moved = fcntl(builder->fds[id], F_DUPFD_CLOEXEC, number);
-		if (moved < 0)
-			return sp_fail_errno(err, errno, "cannot find a free descriptor number");
-		close(builder->fds[id]);
-		builder->fds[id] = builder->parked = moved;
-	}
-	return 0;
-}
-
 static int set_status_flags(int fd, int flags, struct sp_error *err)
 {
 	int now, wanted;
@@ -265,7 +225,7 @@ static int open_file(struct sp_file_builder *builder, const Sealpoint__OpenFile 
 	if (builder->fds[file->id] < 0)
 		result = kind->open(builder, file, &builder->fds[file->id], err);
 	if (!result)
-		result = park(builder, file->id, err);
+		result = sp_parking_park(&builder->parking, file->id, &builder->fds[file->id], err);
 	return result ? result : set_status_flags(builder->fds[file->id], (int)file->flags, err);
 }
 
@@ -304,6 +264,20 @@ static void close_between(struct sp_remote *remote, uint64_t first, uint64_t las
 		              last, 0, 0, 0, 0);
 }
 
+static void put_in_place(const struct sp_file_builder *builder, struct sp_remote *remote,
+                         const Sealpoint__Descriptor *descriptor)
+{
+	uint64_t fd = (uint64_t)builder->fds[descriptor->file];
+
+	if (fd == descriptor->number)
+		sp_batch_call(remote, "set close-on-exec", __NR_fcntl, fd, F_SETFD,
+		              descriptor->close_on_exec ? FD_CLOEXEC : 0, 0, 0, 0);
+	else
+		sp_batch_call(remote, "put a descriptor in its place", __NR_dup3, fd,
+		              descriptor->number, descriptor->close_on_exec ? O_CLOEXEC : 0, 0, 0,
+		              0);
+}
+
 int sp_files_place(struct sp_file_builder *builder, struct sp_remote *remote, pid_t pid,
                    struct sp_error *err)
 {
@@ -316,9 +290,7 @@ int sp_files_place(struct sp_file_builder *builder, struct sp_remote *remote, pi
 
 		if (!belongs_to(builder, i, pid))
 			continue;
-		sp_batch_call(remote, "put a descriptor in its place", __NR_dup3,
-		              (uint64_t)builder->fds[descriptor->file], descriptor->number,
-		              descriptor->close_on_exec ? O_CLOEXEC : 0, 0, 0, 0);
+		put_in_place(builder, remote, descriptor);
 		result = make_way(remote, err);
 	}
 	/* Only now: the parked ones lie in the gaps. */

@@ -2,9 +2,6 @@
  * Open files at restore time. All are opened by sealpoint itself, before the stub is cloned: the
  * clone inherits the one table, so what was one open file stays one, whoever holds it. Then each
  * process puts its descriptors at their numbers and closes the rest.
- *
- * While it opens them, sealpoint parks each file at a number that no process needs, so that putting
- * descriptors in place never overwrites one that is still to be placed.
  */
 #ifndef SEALPOINT_KINDS_FILE_BUILD_H
 #define SEALPOINT_KINDS_FILE_BUILD_H

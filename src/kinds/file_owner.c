@@ -6,10 +6,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#ifndef F_GETOWNER_UIDS
-#define F_GETOWNER_UIDS 17 /* linux/fcntl.h */
-#endif
-
 static int refuse_foreign(const struct f_owner_ex *owner, struct sp_error *err)
 {
 	return sp_fail(

@@ -7,6 +7,10 @@
 
 #include "kinds/file_table.h"
 
+#ifndef F_GETOWNER_UIDS
+#define F_GETOWNER_UIDS 17 /* from linux/fcntl.h, which does not go together with fcntl.h */
+#endif
+
 /** Fills in the owner of an open file. `present` is false if it has none and the signal is the
  * default. */
 int sp_file_owner_save(const struct sp_open_file *file, Sealpoint__FileOwner *owner, bool *present,

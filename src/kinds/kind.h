@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "image/checkpoint.h"
+#include "kinds/parking.h"
 #include "remote/remote.h"
 
 #include <sys/stat.h>
@@ -87,8 +88,7 @@ struct sp_file_builder {
 	int *numbers; /* while settling: by OpenFile.id, its lowest number in that process, else -1 */
 	/* file_build.c's own */
 	struct sp_array descriptors; /* const Sealpoint__Descriptor *, by pid and number */
-	struct sp_array reserved; /* int: every number that some process needs, ascending */
-	int parked;		  /* the highest number that sealpoint has parked a file at */
+	struct sp_parking parking;
 	struct sp_array undo; /* char *: paths to unlink should the restore fail */
 };
 

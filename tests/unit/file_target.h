@@ -156,7 +156,8 @@ static inline void file_copy_release(struct file_copy *copy)
 	sp_checkpoint_close(copy->checkpoint);
 }
 
-/** Reads (unless done), saves, kills the target and opens everything. */
+/** Reads (unless done), saves, kills the target and opens everything. The table still has it open,
+ * too. */
 static inline struct file_copy file_target_copy(struct file_target *target)
 {
 	struct sp_error err = {0};
@@ -167,6 +168,22 @@ static inline struct file_copy file_target_copy(struct file_target *target)
 	if (file_target_save(target, &file_target_options, &err))
 		fail_msg("%s", err.message);
 	file_target_kill(target);
+	if (file_target_open(target, &copy, &err))
+		fail_msg("%s", err.message);
+	return copy;
+}
+
+/** The same when nobody has a file of the target open any more. */
+static inline struct file_copy file_target_copy_alone(struct file_target *target)
+{
+	struct sp_error err = {0};
+	struct file_copy copy;
+
+	file_target_read(target);
+	if (file_target_save(target, &file_target_options, &err))
+		fail_msg("%s", err.message);
+	file_target_kill(target);
+	sp_file_table_release(&target->table);
 	if (file_target_open(target, &copy, &err))
 		fail_msg("%s", err.message);
 	return copy;

@@ -225,25 +225,6 @@ static void executable_is_found(void **state)
 	file_target_end(&target);
 }
 
-static void low_and_high_numbers(void)
-{
-	int fd = open("file", O_CREAT | O_RDWR, 0600);
-
-	for (int number = 4; number < 200; number++)
-		dup2(fd, number);
-}
-
-static void opened_files_keep_clear_of_the_numbers_of_the_program(void **state)
-{
-	struct file_target target = file_target_start(low_and_high_numbers);
-	struct file_copy copy = file_target_copy(&target);
-
-	assert_true(file_copy_fd(&copy, 3) >= 200);
-	assert_true(file_copy_fd(&copy, 0) >= 200);
-	file_copy_release(&copy);
-	file_target_end(&target);
-}
-
 static void own_signals(void)
 {
 	struct f_owner_ex owner = {.type = F_OWNER_PID, .pid = getpid()};
@@ -282,7 +263,6 @@ int main(void)
 	        cmocka_unit_test(io_uring_is_refused_by_name),
 	        cmocka_unit_test(shared_mapping_keeps_the_access_of_its_file),
 	        cmocka_unit_test(executable_is_found),
-	        cmocka_unit_test(opened_files_keep_clear_of_the_numbers_of_the_program),
 	        cmocka_unit_test(owner_is_saved_with_signal_and_credentials),
 	};
 

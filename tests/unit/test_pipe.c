@@ -244,26 +244,10 @@ static void fifo_with_contents(void)
 	put(4, "in the fifo");
 }
 
-/** Opens everything again when nobody has a FIFO of the target open any more. */
-static struct file_copy copy_alone(struct file_target *target)
-{
-	struct sp_error err = {0};
-	struct file_copy copy;
-
-	file_target_read(target);
-	if (file_target_save(target, &file_target_options, &err))
-		fail_msg("%s", err.message);
-	file_target_kill(target);
-	sp_file_table_release(&target->table);
-	if (file_target_open(target, &copy, &err))
-		fail_msg("%s", err.message);
-	return copy;
-}
-
 static void fifo_comes_back_with_contents(void **state)
 {
 	struct file_target target = file_target_start(fifo_with_contents);
-	struct file_copy copy = copy_alone(&target);
+	struct file_copy copy = file_target_copy_alone(&target);
 
 	assert_string_equal(read_once(file_copy_fd(&copy, 3)), "in the fifo");
 	put(file_copy_fd(&copy, 4), "more");
@@ -299,7 +283,7 @@ static void fifo_writer_gone(void)
 static short events_of(void (*set_up)(void))
 {
 	struct file_target target = file_target_start(set_up);
-	struct file_copy copy = copy_alone(&target);
+	struct file_copy copy = file_target_copy_alone(&target);
 	struct pollfd poll_fd = {.fd = file_copy_fd(&copy, 3), .events = POLLIN};
 
 	poll(&poll_fd, 1, 0);
