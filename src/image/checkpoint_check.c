@@ -21,7 +21,6 @@
 #define ADDRESS_END (1ULL << 47)  /* user addresses with four-level page tables */
 #define FILE_OFFSET_END (1ULL << 63)
 #define VSYSCALL_START 0xffffffffff600000ULL
-#define VMA_FLAGS ((uint32_t)SP_VMA_DELETED * 2 - 1)
 
 /** What is known of a process while the records that belong to it pass by. */
 struct seen_process {
@@ -388,7 +387,7 @@ static int check_vma(struct checker *checker, const Sealpoint__Vma *vma)
 	process->vma_end = vma->end;
 	if (vma->prot & ~(uint32_t)(PROT_READ | PROT_WRITE | PROT_EXEC))
 		return bad_vma(checker, vma, "has an unknown protection");
-	if (vma->flags & ~VMA_FLAGS)
+	if (vma->flags & ~(uint32_t)SP_VMA_ALL_FLAGS)
 		return bad_vma(checker, vma, "has unknown flags");
 	if (vma->protection_key < 0 || vma->protection_key > 15)
 		return bad_vma(checker, vma, "has an unknown protection key");

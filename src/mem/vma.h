@@ -51,6 +51,7 @@ enum sp_vma_flag {
 	        1 << 18, /* mw: may be made writable; for shared files: open for writing */
 	SP_VMA_DROPPABLE = 1 << 19, /* dp: MAP_DROPPABLE, the kernel may zero it under pressure */
 	SP_VMA_SHADOW_STACK = 1 << 20, /* ss: a user shadow stack */
+	SP_VMA_ALL_FLAGS = (1 << 21) - 1,
 };
 
 struct sp_vma {
