@@ -3,8 +3,8 @@
  * system call that was interrupted, the code that runs system calls inside a target, and the signal
  * frame that gives a target its registers back.
  *
- * x86_64 is implemented (src/arch/x86_64). Another architecture supplies the same functions; nothing
- * above this directory knows a register by name.
+ * x86_64 is implemented (src/arch/x86_64). Another architecture supplies the same functions;
+ * nothing above this directory knows a register by name.
  */
 #ifndef SEALPOINT_ARCH_ARCH_H
 #define SEALPOINT_ARCH_ARCH_H
@@ -23,9 +23,9 @@ struct sp_error;
 /** All registers of one thread, as the ptrace register sets give them. */
 struct sp_registers {
 	struct user_regs_struct general; /* NT_PRSTATUS; with FS and GS base */
-	size_t xstate_size;		 /* bytes used of xstate */
-	uint8_t xstate[SP_XSTATE_MAX]	 /* NT_X86_XSTATE: standard XSAVE layout, with PKRU */
-		__attribute__((aligned(64)));
+	size_t xstate_size;              /* bytes used of xstate */
+	uint8_t xstate[SP_XSTATE_MAX]    /* NT_X86_XSTATE: standard XSAVE layout, with PKRU */
+	        __attribute__((aligned(64)));
 };
 
 /** Reads or writes all registers of a ptrace-stopped thread. */
@@ -40,15 +40,17 @@ uint64_t sp_stack_pointer(const struct user_regs_struct *general);
 /** Moves the instruction pointer; used to leave an rseq critical section by its abort address. */
 void sp_set_instruction_pointer(struct user_regs_struct *general, uint64_t address);
 
+/* --- interrupted system calls (restart.c tells the whole story) ---------------------------- */
+
 /**
- * Rewinds an interrupted system call, so that the registers can be put into a task without the
- * kernel's help (see FACTS, "Stopping a thread inside a system call"). Registers outside a system
- * call, or inside one that has its result, stay as they are.
- *
- * The call is issued again with its old arguments where that means the same; a relative sleep goes
- * on with the time that was left where the kernel has written that to memory; what waited with a
- * relative time-out that nobody knows any more returns EINTR, as after a signal.
+ * Turns the registers of a stopped thread into those that a new task starts with. They keep the
+ * kernel's restart codes and so must be put in during a signal or event stop; a restart that needs
+ * state of the old task becomes one that does not, or EINTR.
  */
+void sp_registers_for_new_task(struct user_regs_struct *general);
+/** Turns an EINTR that only the stop has caused into a restart; true if something was changed. */
+bool sp_undo_interruption(struct user_regs_struct *general);
+/** Registers for rt_sigreturn(2), where the kernel restarts nothing: as a new task, and rewound. */
 void sp_rewind_system_call(struct user_regs_struct *general);
 
 /* --- running system calls inside a target --------------------------------------------------- */
@@ -64,12 +66,14 @@ struct sp_call {
 };
 
 /**
- * The block that the stub reads at the start of the data pages, which follow the code page directly.
- * The stub runs the calls from `next` to `end`, then `marker`, where the tracer takes over. A tracee
- * whose tracer has died does not stop there: it goes on, loads `heal` and jumps to `heal_entry`.
+ * The block that the stub reads at the start of the data pages, which follow the code page
+ * directly. The stub runs the calls from `next` to `end`, then `marker`, where the tracer takes
+ * over. A tracee whose tracer has died does not stop there: it goes on, loads `heal` and jumps to
+ * `heal_entry`.
  */
 struct sp_stub_block {
-	uint64_t next; /* address of the first call; the stub moves it, up to `end` or a failed call */
+	uint64_t next; /* address of the first call; the stub moves it, up to `end` or a failed call
+	                */
 	uint64_t end;
 	uint64_t marker[4]; /* number and three arguments of the call at which a batch ends */
 	uint64_t heal[3];   /* number and two arguments: unmap the temporary pages */
@@ -86,7 +90,7 @@ size_t sp_stub_sigreturn_offset(void);
 /** Sets the registers to run the stub at `code`, or one call at a bare system call instruction. */
 void sp_general_run_stub(struct user_regs_struct *general, remote_addr code);
 void sp_general_run_call(struct user_regs_struct *general, remote_addr instruction,
-			 remote_addr stack, const struct sp_call *call);
+                         remote_addr stack, const struct sp_call *call);
 int64_t sp_general_result(const struct user_regs_struct *general);
 
 /** Machine code that a foothold looks for in a target's own text (remote/foothold.h). */
@@ -94,18 +98,21 @@ struct sp_code_pattern {
 	const uint8_t *bytes;
 	size_t size;
 };
-extern const struct sp_code_pattern sp_pattern_syscall;	       /* a system call instruction */
+extern const struct sp_code_pattern sp_pattern_syscall;        /* a system call instruction */
 extern const struct sp_code_pattern sp_pattern_syscall_return; /* the same, then return */
 extern const struct sp_code_pattern sp_pattern_sigreturn[];    /* variants; ends with size 0 */
+extern const struct sp_code_pattern sp_pattern_unmap;          /* munmap(2) as a function */
 
 /**
- * Builds the stack content from which the target's own code gives it back `registers` and `sigmask`:
- * the address of `sigreturn` and a signal frame behind it. `address` is where the content will lie
- * in the target (aligned to 64). Returns the bytes used, or 0 if `capacity` is too small.
+ * Builds the stack content from which the target's own code gives it back `registers` and
+ * `sigmask`: the address of `sigreturn` and a signal frame behind it. `address` is where the
+ * content will lie in the target (aligned to 64). Returns the bytes used, or 0 if `capacity` is too
+ * small.
  */
+size_t sp_signal_frame_size(const struct sp_registers *registers); /* at most, at any address */
 size_t sp_signal_frame_build(void *buffer, size_t capacity, remote_addr address,
-			     remote_addr sigreturn, const struct sp_registers *registers,
-			     uint64_t sigmask);
+                             remote_addr sigreturn, const struct sp_registers *registers,
+                             uint64_t sigmask);
 
 /* --- machine code for a foreign vDSO (mem/vdso.c) --------------------------------------------- */
 
@@ -121,7 +128,8 @@ size_t sp_return_code(uint8_t code[SP_JUMP_CODE_MAX], int32_t value);
 
 /* --- what an image says about the processor ------------------------------------------------- */
 
-/** Names of processor features that a program can see and use, in a fixed order, NULL-terminated. */
+/** Names of processor features that a program can see and use, in a fixed order, NULL-terminated.
+ */
 const char *const *sp_cpu_features(void);
 /** The XCR0 components that the kernel has enabled for user programs. */
 uint64_t sp_cpu_xfeatures(void);

@@ -41,17 +41,26 @@ char *sp_format(const char *format, ...)
 	return checked(length < 0 ? NULL : text);
 }
 
+void *sp_array_grow(struct sp_array *array, size_t count)
+{
+	size_t needed = array->count + count;
+	void *first;
+
+	if (!count)
+		return array->items;
+	if (needed > array->capacity) {
+		array->capacity = needed < 16 ? 16 : needed * 2;
+		array->items =
+		        checked(reallocarray(array->items, array->capacity, array->item_size));
+	}
+	first = (char *)array->items + array->count * array->item_size;
+	array->count = needed;
+	return memset(first, 0, count * array->item_size);
+}
+
 void *sp_array_push(struct sp_array *array)
 {
-	void *item;
-
-	if (array->count == array->capacity) {
-		array->capacity = array->capacity ? array->capacity * 2 : 16;
-		array->items =
-			checked(reallocarray(array->items, array->capacity, array->item_size));
-	}
-	item = (char *)array->items + array->count++ * array->item_size;
-	return memset(item, 0, array->item_size);
+	return sp_array_grow(array, 1);
 }
 
 void *sp_array_append(struct sp_array *array, const void *item)

@@ -27,6 +27,8 @@ struct sp_array {
 void *sp_array_push(struct sp_array *array);
 /** Appends a copy of `*item`. */
 void *sp_array_append(struct sp_array *array, const void *item);
+/** Appends `count` zeroed items; returns the first. */
+void *sp_array_grow(struct sp_array *array, size_t count);
 /** The item at `index`, which must be below `array->count`. */
 void *sp_array_at(const struct sp_array *array, size_t index);
 /** Forgets all items, keeps the memory. */
@@ -39,6 +41,6 @@ void *sp_alloc(size_t size) __attribute__((malloc, returns_nonnull));
 void *sp_alloc_zeroed(size_t count, size_t size) __attribute__((malloc, returns_nonnull));
 char *sp_strdup(const char *text) __attribute__((malloc, returns_nonnull));
 char *sp_format(const char *format, ...)
-	__attribute__((malloc, returns_nonnull, format(printf, 1, 2)));
+        __attribute__((malloc, returns_nonnull, format(printf, 1, 2)));
 
 #endif

@@ -27,7 +27,7 @@ struct sp_kind_options {
 	bool shell_job;		      /* session, group and terminal may belong to somebody else */
 };
 
-/* --- bytes of a kind's own message ---------------------------------------------------------------- */
+/* --- bytes of a kind's own message --- */
 
 struct sp_blob {
 	uint8_t *bytes; /* malloc'd; freed by sp_blob_release() */
@@ -46,7 +46,7 @@ static inline void sp_message_scope(void *pointer)
 	protobuf_c_message_free_unpacked(*(ProtobufCMessage **)pointer, NULL);
 }
 
-/* --- file kinds ------------------------------------------------------------------------------------ */
+/* --- file kinds --- */
 
 /** An open file of the target as the dump sees it. Strings are owned by the file table. */
 struct sp_open_file {
@@ -125,7 +125,7 @@ struct sp_file_kind {
 		     struct sp_error *err);
 };
 
-/* --- facets ------------------------------------------------------------------------------------------ */
+/* --- facets --- */
 
 enum sp_facet_scope {
 	SP_FACET_PROCESS, /* saved and rebuilt once, driving the leader */
@@ -186,7 +186,7 @@ struct sp_facet {
 			 struct sp_error *err);
 };
 
-/* --- the registry -------------------------------------------------------------------------------------- */
+/* --- the registry --- */
 
 /** NULL-terminated rows. */
 extern const struct sp_file_kind *const sp_file_kinds[];

@@ -20,23 +20,25 @@ struct sp_error;
 struct sp_thread {
 	pid_t tid;
 	bool stopped;
-	bool has_rseq_abort;	  /* it was inside an rseq critical section: see rseq in process.c */
-	uint64_t signal_mask;	  /* blocked signals, bit (signal - 1) */
-	struct sp_registers raw;  /* exactly as the stop left them */
-	struct sp_registers saved; /* rewound: what an image stores, and what heals a driven thread */
+	bool driven;               /* its registers were changed and put back */
+	remote_addr rseq_abort;    /* not 0: it stood in an rseq critical section with this abort
+	                              address */
+	uint64_t signal_mask;      /* blocked signals, bit (signal - 1) */
+	struct sp_registers raw;   /* exactly as the stop left them */
+	struct sp_registers saved; /* for a new task: what an image stores */
 };
 
 struct sp_process {
 	pid_t pid;
 	int pidfd;
-	struct sp_array threads;  /* struct sp_thread *; [0] is the leader */
-	bool group_stopped;	  /* it was stopped by a signal (SIGSTOP, ...) when we came */
-	bool stop_arrived;	  /* a stop signal arrived meanwhile: delivered again at release */
-	uint64_t stopped_ns;	  /* sp_now_ns() when the first thread was interrupted; 0 when none is */
+	struct sp_array threads; /* struct sp_thread *; [0] is the leader */
+	bool group_stopped;      /* it was stopped by a signal (SIGSTOP, ...) when we came */
+	bool stop_arrived;       /* a stop signal arrived meanwhile: delivered again at release */
+	uint64_t stopped_ns; /* sp_now_ns() when the first thread was interrupted; 0 when none is */
 };
 
 enum sp_release {
-	SP_RELEASE_RUN,	 /* goes on as it was (a stopped process stays stopped) */
+	SP_RELEASE_RUN,  /* goes on as it was (a stopped process stays stopped) */
 	SP_RELEASE_STOP, /* left stopped with SIGSTOP */
 	SP_RELEASE_KILL, /* SIGKILL, and reaped if it is our child */
 };
@@ -50,7 +52,7 @@ enum sp_release {
  * (already traced; the tracer is named), EINVAL (a kernel thread, oneself), ETIMEDOUT.
  */
 int sp_process_seize(struct sp_process *process, pid_t pid, uint64_t deadline_ns,
-		     struct sp_error *err);
+                     struct sp_error *err);
 
 /** Ends the control over all threads. Safe to call twice, and on a process that has died. */
 void sp_process_release(struct sp_process *process, enum sp_release how);
@@ -66,15 +68,16 @@ static inline struct sp_thread *sp_process_leader(const struct sp_process *proce
 struct sp_thread *sp_process_add_thread(struct sp_process *process, pid_t tid);
 
 /**
- * Memory of the target by /proc-independent calls: process_vm_readv(2) and process_vm_writev(2). All
- * or an error. sp_process_read_forced() goes through /proc/PID/mem and reads PROT_NONE memory too.
+ * Memory of the target by /proc-independent calls: process_vm_readv(2) and process_vm_writev(2).
+ * All or an error. sp_process_read_forced() goes through /proc/PID/mem and reads PROT_NONE memory
+ * too.
  */
 int sp_process_read(pid_t pid, remote_addr from, void *buffer, size_t size, struct sp_error *err);
 int sp_process_write(pid_t pid, remote_addr to, const void *buffer, size_t size,
-		     struct sp_error *err);
+                     struct sp_error *err);
 int sp_process_read_forced(pid_t pid, remote_addr from, void *buffer, size_t size,
-			   struct sp_error *err);
+                           struct sp_error *err);
 int sp_process_write_forced(pid_t pid, remote_addr to, const void *buffer, size_t size,
-			    struct sp_error *err);
+                            struct sp_error *err);
 
 #endif

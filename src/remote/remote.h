@@ -9,9 +9,9 @@
  *	sp_remote_close(&remote, err);
  *
  * The target gets one temporary mapping: a code page with the stub and data pages for the calls,
- * strings and structures of a batch. From the first changed register to the last, a signal frame with
- * the original registers lies in the target (remote/foothold.h), so that a target whose tracer is
- * killed unmaps the temporary pages and goes on as if nothing had happened (D3).
+ * strings and structures of a batch. From the first changed register to the last, a signal frame
+ *with the original registers lies in the target (remote/foothold.h), so that a target whose tracer
+ *is killed unmaps the temporary pages and goes on as if nothing had happened (D3).
  *
  * A batch costs one stop (about 10 us) whatever its length. Not thread safe: ptrace belongs to the
  * thread that seized.
@@ -22,21 +22,25 @@
 #include "remote/foothold.h"
 #include "remote/process.h"
 
-#define SP_REMOTE_DATA_SIZE (1ULL << 20)  /* room for the calls, strings and structures of a batch */
-#define SP_REMOTE_CALLS_MAX 4096
+#define SP_REMOTE_DATA_SIZE \
+	(512ULL << 10) /* room for the calls, strings and structures of a batch */
+#define SP_REMOTE_CALLS_MAX 2048
 #define SP_REMOTE_SIZE (SP_PAGE_SIZE + SP_REMOTE_DATA_SIZE) /* the whole temporary mapping */
 
 struct sp_remote {
 	struct sp_process *process;
 	struct sp_thread *driver;
 	struct sp_foothold foothold;
-	bool heals;	    /* a dump: the target must survive us. false for a stub that we made */
-	remote_addr code;   /* start of the temporary mapping */
-	int marker_signal;  /* ends a batch with one stop; 0: stop at each system call instead */
-	/* the batch under construction */
-	struct sp_array calls;	   /* struct sp_call */
-	struct sp_array labels;	   /* const char *: what each call is for, in error messages */
-	struct sp_array data;	   /* bytes of the data area */
+	bool heals;          /* a dump: the target must survive us; false for a stub that we made */
+	bool engaged;        /* the driver's registers are ours at the moment */
+	remote_addr code;    /* start of the temporary mapping; 0: not open */
+	int marker_signal;   /* ends a batch with one stop; 0: stop at every system call instead */
+	unsigned frame_slot; /* which of the two frames in the target is the driver's */
+	size_t frame_slot_size;
+	struct sp_array calls;  /* struct sp_call: the batch under construction */
+	struct sp_array labels; /* const char *: what each call is for, in error messages */
+	struct sp_array data;   /* bytes of the data area */
+	size_t data_written;    /* how many of them the target already has */
 };
 
 /**
@@ -44,44 +48,46 @@ struct sp_remote {
  * On failure the thread has its registers back.
  */
 int sp_remote_open(struct sp_remote *remote, struct sp_process *process, struct sp_thread *driver,
-		   const struct sp_foothold *foothold, struct sp_error *err);
+                   const struct sp_foothold *foothold, struct sp_error *err);
 
 /**
- * Takes control of a stub process that sealpoint made itself (restore): no healing, and the temporary
- * mapping is placed at `code`, which must be free. `instruction` is the address of a system call
- * instruction that the stub has mapped.
+ * Takes control of a stub process that sealpoint made itself (restore): no healing, and the
+ * temporary mapping is placed at `code`, which must be free. `instruction` is the address of a
+ * system call instruction that the stub has mapped.
  */
 int sp_remote_open_stub(struct sp_remote *remote, struct sp_process *process,
-			remote_addr instruction, remote_addr code, struct sp_error *err);
+                        remote_addr instruction, remote_addr code, struct sp_error *err);
 
-/** Makes another stopped thread of the same process the driver; the old one gets its registers back. */
+/** Makes another stopped thread of the same process the driver; the old one gets its registers
+ * back. */
 int sp_remote_drive(struct sp_remote *remote, struct sp_thread *driver, struct sp_error *err);
 
 /**
- * Unmaps the temporary pages and gives the driver its registers back (raw ones, inside a signal stop,
- * so that the kernel finishes or restarts its interrupted system call itself). Closing a remote that
- * is not open does nothing.
+ * Unmaps the temporary pages and gives the driver its registers back (raw ones, inside a signal
+ * stop, so that the kernel finishes or restarts its interrupted system call itself). Closing a
+ * remote that is not open does nothing.
  */
 int sp_remote_close(struct sp_remote *remote, struct sp_error *err);
 
-/* --- batches -------------------------------------------------------------------------------- */
+/* --- batches --- */
 
 /** Starts a new batch: forgets calls and data of the one before. Results read from it are gone. */
 void sp_batch_begin(struct sp_remote *remote);
 
 /**
- * Appends a system call; returns its index, for sp_batch_result(). `label` says what it is for ("set
- * the umask") and must live until the batch has run. sp_batch_try() appends one whose failure is a
- * result; after any other failed call the batch ends and sp_batch_run() fails with the label.
+ * Appends a system call; returns its index, for sp_batch_result(). `label` says what it is for
+ * ("set the umask") and must live until the batch has run. sp_batch_try() appends one whose failure
+ * is a result; after any other failed call the batch ends and sp_batch_run() fails with the label.
  */
 size_t sp_batch_call(struct sp_remote *remote, const char *label, long number, uint64_t a0,
-		     uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
+                     uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
 size_t sp_batch_try(struct sp_remote *remote, const char *label, long number, uint64_t a0,
-		    uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
+                    uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
 
 /**
- * Places `size` bytes in the target, 16-byte aligned, and returns the address to use as an argument.
- * With `bytes` NULL the room is zeroed: a place for results, read with sp_batch_read() after the run.
+ * Places `size` bytes in the target, 16-byte aligned, and returns the address to use as an
+ * argument. With `bytes` NULL the room is zeroed: a place for results, read with sp_batch_read()
+ * after the run.
  */
 remote_addr sp_batch_put(struct sp_remote *remote, const void *bytes, size_t size);
 static inline remote_addr sp_batch_room(struct sp_remote *remote, size_t size)
@@ -104,18 +110,18 @@ int64_t sp_batch_result(const struct sp_remote *remote, size_t index);
 
 /** Copies what the calls left at `from`, an address that sp_batch_put() returned in this batch. */
 int sp_batch_read(struct sp_remote *remote, remote_addr from, void *buffer, size_t size,
-		  struct sp_error *err);
+                  struct sp_error *err);
 
 /**
- * One call as a batch of its own. sp_remote_call() fails if the call does; sp_remote_try() fails only
- * if the call could not be made. `result` may be NULL. Data placed with sp_batch_put() after
+ * One call as a batch of its own. sp_remote_call() fails if the call does; sp_remote_try() fails
+ * only if the call could not be made. `result` may be NULL. Data placed with sp_batch_put() after
  * sp_batch_begin() can be used in the arguments.
  */
 int sp_remote_call(struct sp_remote *remote, int64_t *result, struct sp_error *err,
-		   const char *label, long number, uint64_t a0, uint64_t a1, uint64_t a2,
-		   uint64_t a3, uint64_t a4, uint64_t a5);
+                   const char *label, long number, uint64_t a0, uint64_t a1, uint64_t a2,
+                   uint64_t a3, uint64_t a4, uint64_t a5);
 int sp_remote_try(struct sp_remote *remote, int64_t *result, struct sp_error *err,
-		  const char *label, long number, uint64_t a0, uint64_t a1, uint64_t a2,
-		  uint64_t a3, uint64_t a4, uint64_t a5);
+                  const char *label, long number, uint64_t a0, uint64_t a1, uint64_t a2,
+                  uint64_t a3, uint64_t a4, uint64_t a5);
 
 #endif

@@ -1,0 +1,248 @@
+/* Finds a place to stand in a foreign process: see foothold.h. */
+#include "remote/foothold.h"
+
+#include "arch/arch.h"
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/io.h"
+#include "proc/maps.h"
+#include "remote/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEARCH_CHUNK (256ULL << 10)
+#define STACK_DISTANCE (16ULL << 10)
+
+const char sp_frame_mark[16] = "sealpoint frame";
+
+/* pagemap (Documentation/admin-guide/mm/pagemap.rst) */
+#define PAGEMAP_SWAPPED_OR_PRESENT (3ULL << 62)
+
+/* --- code --- */
+
+static void look_for(const struct sp_code_pattern *pattern, const uint8_t *bytes, size_t size,
+                     remote_addr address, remote_addr *found)
+{
+	const uint8_t *hit;
+
+	if (*found)
+		return;
+	hit = memmem(bytes, size, pattern->bytes, pattern->size);
+	if (hit)
+		*found = address + (uint64_t)(hit - bytes);
+}
+
+/** What is still missing is looked for in these bytes. `bare` is a call instruction with anything
+ * behind. */
+static void search_bytes(struct sp_foothold *foothold, remote_addr *bare, const uint8_t *bytes,
+                         size_t size, remote_addr address)
+{
+	look_for(&sp_pattern_syscall, bytes, size, address, bare);
+	look_for(&sp_pattern_syscall_return, bytes, size, address, &foothold->instruction);
+	look_for(&sp_pattern_unmap, bytes, size, address, &foothold->unmap);
+	for (size_t i = 0; sp_pattern_sigreturn[i].size; i++)
+		look_for(&sp_pattern_sigreturn[i], bytes, size, address, &foothold->sigreturn);
+}
+
+static bool code_is_found(const struct sp_foothold *foothold)
+{
+	return foothold->instruction && foothold->sigreturn && foothold->unmap;
+}
+
+static void search_mapping(pid_t pid, struct sp_range range, struct sp_foothold *foothold,
+                           remote_addr *bare, uint8_t *buffer)
+{
+	for (remote_addr at = range.start; at < range.end && !code_is_found(foothold);
+	     at += SEARCH_CHUNK) {
+		/* A pattern may lie across two chunks: read a little more than is stepped over. */
+		uint64_t size = range.end - at;
+
+		if (size > SEARCH_CHUNK + 64)
+			size = SEARCH_CHUNK + 64;
+		if (!sp_process_read(pid, at, buffer, size, NULL))
+			search_bytes(foothold, bare, buffer, size, at);
+	}
+}
+
+static int by_size(const void *a, const void *b)
+{
+	uint64_t one = sp_range_size(((const struct sp_map *)a)->range);
+	uint64_t two = sp_range_size(((const struct sp_map *)b)->range);
+
+	return one < two ? -1 : one > two;
+}
+
+/** A C library is far smaller than the programs that are worth the trouble: smallest mappings
+ * first. */
+static int find_code(pid_t pid, const struct sp_array *maps, struct sp_foothold *foothold,
+                     struct sp_error *err)
+{
+	sp_cleanup_array struct sp_array sorted = SP_ARRAY_OF(struct sp_map);
+	sp_cleanup_free uint8_t *buffer = sp_alloc(SEARCH_CHUNK + 64);
+	remote_addr bare = 0;
+
+	for (size_t i = 0; i < maps->count; i++) {
+		const struct sp_map *map = sp_array_at(maps, i);
+
+		if (map->executable && map->readable)
+			sp_array_append(&sorted, map);
+	}
+	qsort(sorted.items, sorted.count, sorted.item_size, by_size);
+	for (size_t i = 0; i < sorted.count && !code_is_found(foothold); i++)
+		search_mapping(pid, ((struct sp_map *)sp_array_at(&sorted, i))->range, foothold,
+		               &bare, buffer);
+	foothold->complete = foothold->instruction && foothold->sigreturn;
+	if (!foothold->instruction)
+		foothold->instruction = bare;
+	if (!foothold->instruction)
+		return sp_fail(
+		        err, ENOEXEC,
+		        "pid %d has no system call instruction in its memory: sealpoint cannot ask "
+		        "it for anything",
+		        pid);
+	return 0;
+}
+
+static bool code_is_there(pid_t pid, remote_addr address, const struct sp_code_pattern *pattern)
+{
+	uint8_t bytes[32];
+
+	return !sp_process_read(pid, address, bytes, pattern->size, NULL) &&
+	       !memcmp(bytes, pattern->bytes, pattern->size);
+}
+
+static bool sigreturn_is_there(pid_t pid, remote_addr address)
+{
+	for (size_t i = 0; sp_pattern_sigreturn[i].size; i++)
+		if (code_is_there(pid, address, &sp_pattern_sigreturn[i]))
+			return true;
+	return false;
+}
+
+static bool code_is_unchanged(pid_t pid, const struct sp_foothold *foothold)
+{
+	if (!foothold->complete)
+		return false;
+	return code_is_there(pid, foothold->instruction, &sp_pattern_syscall_return) &&
+	       sigreturn_is_there(pid, foothold->sigreturn) &&
+	       (!foothold->unmap || code_is_there(pid, foothold->unmap, &sp_pattern_unmap));
+}
+
+/* --- the place for the frame --- */
+
+/** True if the page was never touched, or holds nothing but zeros. */
+static bool page_is_empty(pid_t pid, int pagemap, remote_addr page)
+{
+	static const uint8_t zeros[SP_PAGE_SIZE];
+	uint8_t bytes[SP_PAGE_SIZE];
+	uint64_t entry;
+
+	if (sp_pread_full(pagemap, &entry, sizeof(entry),
+	                  (off_t)(page >> SP_PAGE_SHIFT) * (off_t)sizeof(entry)) !=
+	    (ssize_t)sizeof(entry))
+		return false;
+	if (!(entry & PAGEMAP_SWAPPED_OR_PRESENT))
+		return true;
+	return !sp_process_read(pid, page, bytes, sizeof(bytes), NULL) &&
+	       !memcmp(bytes, zeros, sizeof(bytes));
+}
+
+/** True if the slot was never touched, or holds a frame of ours that a killed sealpoint has left. */
+static bool slot_is_free(pid_t pid, int pagemap, remote_addr slot, size_t size)
+{
+	char mark[sizeof(sp_frame_mark)];
+
+	if (!sp_process_read(pid, slot, mark, sizeof(mark), NULL) &&
+	    !memcmp(mark, sp_frame_mark, sizeof(mark)))
+		return true;
+	for (size_t at = 0; at < size; at += SP_PAGE_SIZE)
+		if (!page_is_empty(pid, pagemap, slot + at))
+			return false;
+	return true;
+}
+
+static bool slots_are_free(pid_t pid, struct sp_range stack, size_t slot_size)
+{
+	sp_cleanup_close int pagemap = -1;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", pid);
+	pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	if (pagemap < 0 || sp_range_size(stack) < 2 * slot_size)
+		return false;
+	return slot_is_free(pid, pagemap, stack.start, slot_size) &&
+	       slot_is_free(pid, pagemap, stack.start + slot_size, slot_size);
+}
+
+static void find_frame(pid_t pid, const struct sp_array *maps, remote_addr stack_pointer,
+                       size_t slot_size, struct sp_foothold *foothold)
+{
+	uint64_t distance = 2 * slot_size + STACK_DISTANCE;
+
+	foothold->frame = 0;
+	for (size_t i = 0; i < maps->count; i++) {
+		const struct sp_map *map = sp_array_at(maps, i);
+
+		if (!map->main_stack)
+			continue;
+		if (map->writable && map->readable &&
+		    !(sp_range_contains(map->range, stack_pointer) &&
+		      stack_pointer < map->range.start + distance) &&
+		    slots_are_free(pid, map->range, slot_size))
+			foothold->frame = map->range.start;
+		return;
+	}
+}
+
+/* --- the interface --- */
+
+int sp_foothold_find(pid_t pid, struct sp_foothold *foothold, struct sp_error *err)
+{
+	sp_cleanup_array struct sp_array maps = SP_ARRAY_OF(struct sp_map);
+	int rc = sp_maps_read(pid, &maps, err);
+
+	*foothold = (struct sp_foothold){0};
+	return rc ? rc : find_code(pid, &maps, foothold, err);
+}
+
+/** The highest gap between two mappings that is large enough, with a page to spare on both sides. */
+static int find_gap(const struct sp_array *maps, struct sp_foothold *foothold, struct sp_error *err)
+{
+	uint64_t wanted = SP_FOOTHOLD_GAP_SIZE + 2 * SP_PAGE_SIZE;
+
+	for (size_t i = maps->count; i-- > 1;) {
+		const struct sp_map *above = sp_array_at(maps, i);
+		const struct sp_map *below = sp_array_at(maps, i - 1);
+
+		if (above->main_stack || above->range.start >> 47)
+			continue; /* the stack grows into its gap; above it is the kernel's half */
+		if (above->range.start - below->range.end >= wanted) {
+			foothold->gap = above->range.start - SP_FOOTHOLD_GAP_SIZE - SP_PAGE_SIZE;
+			return 0;
+		}
+	}
+	return sp_fail(err, ENOMEM, "the address space has no gap of %llu KiB",
+	               SP_FOOTHOLD_GAP_SIZE >> 10);
+}
+
+int sp_foothold_confirm(pid_t pid, remote_addr main_stack_pointer, size_t slot_size,
+                        struct sp_foothold *foothold, struct sp_error *err)
+{
+	sp_cleanup_array struct sp_array maps = SP_ARRAY_OF(struct sp_map);
+	int rc = sp_maps_read(pid, &maps, err);
+
+	if (rc)
+		return rc;
+	if (!code_is_unchanged(pid, foothold)) {
+		*foothold = (struct sp_foothold){0};
+		rc = find_code(pid, &maps, foothold, err);
+		if (rc)
+			return rc;
+	}
+	find_frame(pid, &maps, main_stack_pointer, slot_size, foothold);
+	foothold->complete = foothold->complete && foothold->frame;
+	return find_gap(&maps, foothold, err);
+}

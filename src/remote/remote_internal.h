@@ -1,0 +1,15 @@
+/* What remote.c and batch.c share: where things lie in the temporary mapping, and running the stub.
+ */
+#ifndef SEALPOINT_REMOTE_REMOTE_INTERNAL_H
+#define SEALPOINT_REMOTE_REMOTE_INTERNAL_H
+
+#include "remote/remote.h"
+
+remote_addr sp_remote_calls_address(const struct sp_remote *remote);
+remote_addr sp_remote_data_address(const struct sp_remote *remote);
+size_t sp_remote_data_capacity(const struct sp_remote *remote);
+
+/** Runs the first `calls` calls that lie at sp_remote_calls_address(), up to a failed one. */
+int sp_remote_run_stub(struct sp_remote *remote, size_t calls, struct sp_error *err);
+
+#endif

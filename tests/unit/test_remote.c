@@ -1,0 +1,478 @@
+/*
+ * Remote system calls: a forked child is stopped, asked to do things, and let go, and must not
+ * notice. The healing tests end the tracer in the middle, as kill -9 of sealpoint would.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/io.h"
+#include "remote/remote.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define DEADLINE (sp_now_ns() + 10000000000ULL)
+
+static pid_t start(void (*body)(int report))
+{
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nothing behind */
+		close(ready[0]);
+		body(ready[1]);
+		_exit(99);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+static void report(int fd)
+{
+	if (write(fd, "r", 1) != 1)
+		_exit(98);
+	close(fd);
+}
+
+static void sleeper(int ready)
+{
+	report(ready);
+	for (;;)
+		pause();
+}
+
+/* Computes in general and vector registers, and notices at once if one of them changes. */
+static void spinner(int ready)
+{
+	report(ready);
+	for (;;) {
+		uint64_t wrong;
+
+		__asm__ volatile(
+		        "mov $0x1111, %%rax; mov $0x2222, %%rbx; mov $0x3333, %%rcx\n"
+		        "mov $0x4444, %%rdx; mov $0x5555, %%rsi; mov $0x6666, %%rdi\n"
+		        "mov $0x7777, %%r8; mov $0x8888, %%r9; mov $0x9999, %%r10\n"
+		        "mov $0xaaaa, %%r11; mov $0xbbbb, %%r12; mov $0xcccc, %%r13\n"
+		        "movq %%rax, %%xmm0; movq %%rbx, %%xmm15\n"
+		        "mov $20000, %%r14\n"
+		        "1: dec %%r14; jnz 1b\n"
+		        "xor $0x1111, %%rax; xor $0x2222, %%rbx; xor $0x3333, %%rcx\n"
+		        "xor $0x4444, %%rdx; xor $0x5555, %%rsi; xor $0x6666, %%rdi\n"
+		        "xor $0x7777, %%r8; xor $0x8888, %%r9; xor $0x9999, %%r10\n"
+		        "xor $0xaaaa, %%r11; xor $0xbbbb, %%r12; xor $0xcccc, %%r13\n"
+		        "or %%rbx, %%rax; or %%rcx, %%rax; or %%rdx, %%rax; or %%rsi, %%rax\n"
+		        "or %%rdi, %%rax; or %%r8, %%rax; or %%r9, %%rax; or %%r10, %%rax\n"
+		        "or %%r11, %%rax; or %%r12, %%rax; or %%r13, %%rax\n"
+		        "movq %%xmm0, %%rbx; xor $0x1111, %%rbx; or %%rbx, %%rax\n"
+		        "movq %%xmm15, %%rbx; xor $0x2222, %%rbx; or %%rbx, %%rax\n"
+		        : "=&a"(wrong)
+		        :
+		        : "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
+		          "r14", "xmm0", "xmm15", "cc");
+		if (wrong)
+			_exit(97);
+	}
+}
+
+static void *spin_in_thread(void *unused)
+{
+	int fd = open("/dev/null", O_WRONLY);
+
+	spinner(fd);
+	return unused;
+}
+
+static void threads(int ready)
+{
+	pthread_t thread;
+
+	for (int i = 0; i < 3; i++)
+		pthread_create(&thread, NULL, spin_in_thread, NULL);
+	spinner(ready);
+}
+
+static void ignore_signal(int signal)
+{
+	(void)signal;
+}
+
+/* Handlers for all signals that could end a batch: sealpoint must do without. */
+static void handles_everything(int ready)
+{
+	signal(SIGURG, ignore_signal);
+	signal(SIGWINCH, ignore_signal);
+	signal(SIGCHLD, ignore_signal);
+	spinner(ready);
+}
+
+/* Has no main stack mapping in which a signal frame could lie: the pages at its bottom are in use.
+ */
+static void used_stack(int ready)
+{
+	volatile char deep[6 << 20];
+
+	memset((char *)deep, 1, sizeof(deep));
+	sleeper(ready);
+}
+
+static void end(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+static char *maps_of(pid_t pid)
+{
+	char path[64], *text;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	assert_int_equal(sp_read_file(AT_FDCWD, path, &text, NULL, NULL), 0);
+	return text;
+}
+
+static void take(struct sp_process *process, struct sp_remote *remote, pid_t pid)
+{
+	struct sp_error err = {0};
+	struct sp_foothold foothold;
+
+	assert_int_equal(sp_foothold_find(pid, &foothold, &err), 0);
+	if (sp_process_seize(process, pid, DEADLINE, &err) ||
+	    sp_remote_open(remote, process, sp_process_leader(process), &foothold, &err))
+		fail_msg("%s", err.message);
+}
+
+static void let_go(struct sp_process *process, struct sp_remote *remote)
+{
+	struct sp_error err = {0};
+
+	if (sp_remote_close(remote, &err))
+		fail_msg("%s", err.message);
+	sp_process_forget(process);
+}
+
+/** True while the process has not noticed anything for a number of its scheduling rounds. */
+static void runs_on_unharmed(pid_t pid)
+{
+	int status;
+
+	for (int i = 0; i < 20; i++) {
+		struct timespec pause = {.tv_nsec = 1000000};
+
+		assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
+		nanosleep(&pause, NULL);
+	}
+}
+
+static void asks_and_leaves_no_trace(void (*body)(int))
+{
+	struct sp_process process;
+	struct sp_remote remote;
+	struct sp_error err = {0};
+	int64_t result;
+	pid_t pid = start(body);
+	char *before = maps_of(pid), *after;
+
+	take(&process, &remote, pid);
+	assert_int_equal(
+	        sp_remote_call(&remote, &result, &err, "get the pid", SYS_getpid, 0, 0, 0, 0, 0, 0),
+	        0);
+	assert_int_equal(result, pid);
+	for (size_t i = 0; i < process.threads.count; i++) {
+		struct sp_thread *thread = sp_process_thread(&process, i);
+
+		assert_int_equal(sp_remote_drive(&remote, thread, &err), 0);
+		assert_int_equal(sp_remote_call(&remote, &result, &err, "get the tid", SYS_gettid,
+		                                0, 0, 0, 0, 0, 0),
+		                 0);
+		assert_int_equal(result, thread->tid);
+	}
+	let_go(&process, &remote);
+	runs_on_unharmed(pid);
+	after = maps_of(pid);
+	assert_string_equal(before, after);
+	free(before);
+	free(after);
+	end(pid);
+}
+
+static void sleeping_process_answers(void **state)
+{
+	asks_and_leaves_no_trace(sleeper);
+}
+
+static void busy_process_answers(void **state)
+{
+	asks_and_leaves_no_trace(spinner);
+}
+
+static void every_thread_answers(void **state)
+{
+	asks_and_leaves_no_trace(threads);
+}
+
+static void process_without_marker_answers(void **state)
+{
+	asks_and_leaves_no_trace(handles_everything);
+}
+
+static void process_with_used_stack_answers(void **state)
+{
+	asks_and_leaves_no_trace(used_stack);
+}
+
+static void batch_passes_data_and_reports_the_failed_call(void **state)
+{
+	struct sp_process process;
+	struct sp_remote remote;
+	struct sp_error err = {0};
+	char buffer[16] = "";
+	size_t first, second;
+	remote_addr room;
+	pid_t pid = start(sleeper);
+
+	take(&process, &remote, pid);
+	sp_batch_begin(&remote);
+	room = sp_batch_room(&remote, sizeof(buffer));
+	first = sp_batch_try(&remote, "fail", SYS_close, 12345, 0, 0, 0, 0, 0);
+	second = sp_batch_call(&remote, "read a link", SYS_readlink,
+	                       sp_batch_string(&remote, "/proc/self"), room, sizeof(buffer) - 1, 0,
+	                       0, 0);
+	assert_int_equal(sp_batch_run(&remote, &err), 0);
+	assert_int_equal(sp_batch_result(&remote, first), -EBADF);
+	assert_int_equal(sp_batch_read(&remote, room, buffer, sizeof(buffer), &err), 0);
+	assert_int_equal(atoi(buffer), pid);
+	assert_int_equal(sp_batch_result(&remote, second), (int64_t)strlen(buffer));
+
+	sp_batch_begin(&remote);
+	sp_batch_call(&remote, "close nothing", SYS_close, 12345, 0, 0, 0, 0, 0);
+	sp_batch_call(&remote, "never come here", SYS_exit_group, 1, 0, 0, 0, 0, 0);
+	assert_int_equal(sp_batch_run(&remote, &err), -EBADF);
+	assert_non_null(strstr(err.message, "close nothing"));
+	let_go(&process, &remote);
+	end(pid);
+}
+
+/* --- healing --- */
+
+/** In a process of its own: takes the target, runs `until` steps of a fixed sequence, and is
+ * killed. */
+static void die_after(pid_t pid, int steps)
+{
+	pid_t tracer = fork();
+	int status;
+
+	if (tracer == 0) {
+		struct sp_process process;
+		struct sp_remote remote;
+		struct sp_error err = {0};
+		struct sp_foothold foothold;
+
+		if (sp_foothold_find(pid, &foothold, &err) ||
+		    sp_process_seize(&process, pid, DEADLINE, &err) ||
+		    sp_remote_open(&remote, &process, sp_process_leader(&process), &foothold, &err))
+			_exit(1);
+		for (int i = 0; i < steps; i++)
+			if (sp_remote_drive(
+			            &remote,
+			            sp_process_thread(&process, (size_t)i % process.threads.count),
+			            &err) ||
+			    sp_remote_call(&remote, NULL, &err, "get the tid", SYS_gettid, 0, 0, 0,
+			                   0, 0, 0))
+				_exit(2);
+		raise(SIGKILL);
+	}
+	assert_int_equal(waitpid(tracer, &status, 0), tracer);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+static void heals_without_trace(void (*body)(int))
+{
+	pid_t pid = start(body);
+	char *before = maps_of(pid), *after;
+
+	/* Each killed tracer leaves a used frame: the next one must recognize it. */
+	for (int steps = 0; steps < 6; steps++) {
+		die_after(pid, steps);
+		runs_on_unharmed(pid);
+		after = maps_of(pid);
+		assert_string_equal(before, after);
+		free(after);
+	}
+	free(before);
+	end(pid);
+}
+
+static void target_heals_when_tracer_is_killed(void **state)
+{
+	heals_without_trace(spinner);
+}
+
+static void threads_heal_when_tracer_is_killed(void **state)
+{
+	heals_without_trace(threads);
+}
+
+static void target_without_marker_heals_when_tracer_is_killed(void **state)
+{
+	heals_without_trace(handles_everything);
+}
+
+/* --- interrupted system calls --- */
+
+static int outcome_fd;
+
+static void tell(long result)
+{
+	int number = (int)result;
+
+	if (write(outcome_fd, &number, sizeof(number)) != sizeof(number))
+		_exit(96);
+}
+
+static void reads_pipe(int ready)
+{
+	int fds[2];
+	char byte;
+
+	if (pipe(fds))
+		_exit(95);
+	if (fork() ==
+	    0) { /* writes when the parent's outcome pipe is closed by the test: see below */
+		pause();
+		_exit(0);
+	}
+	report(ready);
+	tell(read(fds[0], &byte, 1));
+}
+
+static void polls_forever(int ready)
+{
+	report(ready);
+	tell(poll(NULL, 0, -1));
+}
+
+static void sleeps_long(int ready)
+{
+	struct timespec long_time = {.tv_sec = 1000};
+
+	report(ready);
+	tell(nanosleep(&long_time, &long_time));
+}
+
+/** A thread that waits in a system call must still wait after it was driven, and see no error. */
+static void waits_on_after_being_driven(void (*body)(int))
+{
+	int outcome[2];
+	pid_t pid;
+	struct pollfd pollfd;
+
+	assert_int_equal(pipe(outcome), 0);
+	outcome_fd = outcome[1];
+	pid = start(body);
+	for (int i = 0; i < 20; i++) {
+		struct sp_process process;
+		struct sp_remote remote;
+
+		take(&process, &remote, pid);
+		let_go(&process, &remote);
+	}
+	pollfd = (struct pollfd){.fd = outcome[0], .events = POLLIN};
+	assert_int_equal(poll(&pollfd, 1, 50), 0);
+	end(pid);
+	close(outcome[0]);
+	close(outcome[1]);
+}
+
+static void interrupted_calls_go_on(void **state)
+{
+	waits_on_after_being_driven(polls_forever);
+	waits_on_after_being_driven(sleeps_long);
+	waits_on_after_being_driven(reads_pipe);
+}
+
+static void stopped_process_stays_stopped(void **state)
+{
+	struct sp_process process;
+	struct sp_remote remote;
+	int status;
+	pid_t pid = start(sleeper);
+
+	kill(pid, SIGSTOP);
+	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+	take(&process, &remote, pid);
+	assert_true(process.group_stopped);
+	let_go(&process, &remote);
+	kill(pid, SIGCONT);
+	assert_int_equal(waitpid(pid, &status, WCONTINUED), pid);
+	assert_true(WIFCONTINUED(status));
+	end(pid);
+}
+
+static void refusals_name_the_process(void **state)
+{
+	struct sp_process process;
+	struct sp_error err = {0};
+	char expected[64];
+	int status;
+	pid_t pid;
+
+	assert_int_equal(sp_process_seize(&process, getpid(), DEADLINE, &err), -EINVAL);
+	assert_non_null(strstr(err.message, "sealpoint itself"));
+	assert_int_equal(sp_process_seize(&process, 2, DEADLINE, &err), -EINVAL);
+	assert_non_null(strstr(err.message, "pid 2 is a kernel thread"));
+
+	pid = start(sleeper);
+	assert_int_equal(ptrace(PTRACE_SEIZE, pid, 0, 0), 0);
+	assert_int_equal(sp_process_seize(&process, pid, DEADLINE, &err), -EBUSY);
+	snprintf(expected, sizeof(expected), "already traced by pid %d", getpid());
+	assert_non_null(strstr(err.message, expected));
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, __WALL);
+	assert_int_equal(sp_process_seize(&process, pid, DEADLINE, &err), -ESRCH);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(sleeping_process_answers),
+	        cmocka_unit_test(busy_process_answers),
+	        cmocka_unit_test(every_thread_answers),
+	        cmocka_unit_test(process_without_marker_answers),
+	        cmocka_unit_test(process_with_used_stack_answers),
+	        cmocka_unit_test(batch_passes_data_and_reports_the_failed_call),
+	        cmocka_unit_test(target_heals_when_tracer_is_killed),
+	        cmocka_unit_test(threads_heal_when_tracer_is_killed),
+	        cmocka_unit_test(target_without_marker_heals_when_tracer_is_killed),
+	        cmocka_unit_test(interrupted_calls_go_on),
+	        cmocka_unit_test(stopped_process_stays_stopped),
+	        cmocka_unit_test(refusals_name_the_process),
+	};
+
+	return cmocka_run_group_tests_name("remote", tests, NULL, NULL);
+}
