@@ -135,19 +135,32 @@ static inline int file_target_save(struct file_target *target,
 	return 0;
 }
 
+/** Opens the checkpoint that file_target_save() wrote, none of its files yet. */
+static inline void file_target_open_checkpoint(struct file_target *target, struct file_copy *copy)
+{
+	struct sp_error err = {0};
+	char path[300];
+
+	snprintf(path, sizeof(path), "%s/image", target->scratch.path);
+	if (sp_checkpoint_open(&copy->checkpoint, path, &err) ||
+	    sp_file_builder_init(&copy->builder, copy->checkpoint, &file_target_options, NULL,
+	                         &err))
+		fail_msg("%s", err.message);
+}
+
+static inline int file_copy_open(struct file_copy *copy, struct sp_error *err)
+{
+	int result = sp_files_check(&copy->builder, err);
+
+	return result ? result : sp_files_open(&copy->builder, err);
+}
+
 /** Opens all files of the checkpoint that file_target_save() wrote. */
 static inline int file_target_open(struct file_target *target, struct file_copy *copy,
                                    struct sp_error *err)
 {
-	char path[300];
-	int result;
-
-	snprintf(path, sizeof(path), "%s/image", target->scratch.path);
-	if (sp_checkpoint_open(&copy->checkpoint, path, err) ||
-	    sp_file_builder_init(&copy->builder, copy->checkpoint, &file_target_options, NULL, err))
-		fail_msg("%s", err->message);
-	result = sp_files_check(&copy->builder, err);
-	return result ? result : sp_files_open(&copy->builder, err);
+	file_target_open_checkpoint(target, copy);
+	return file_copy_open(copy, err);
 }
 
 static inline void file_copy_release(struct file_copy *copy)

@@ -1,7 +1,7 @@
 /* Regular files: with a name, without one, and changed since. */
 #include "unit/file_target.h"
 
-#include <sys/file.h>
+#include <sys/mman.h>
 
 static void write_file(const char *path, const char *text)
 {
@@ -296,6 +296,72 @@ static void other_type_is_refused_at_restore(void **state)
 	file_target_end(&target);
 }
 
+#define MAPPED 0x10000000ULL
+
+/** Says that the program has `size` bytes of the file at descriptor 3 mapped. */
+static void map(struct file_copy *copy, uint64_t size, int prot)
+{
+	Sealpoint__Vma *vma = sp_alloc(sizeof(*vma));
+
+	sealpoint__vma__init(vma);
+	vma->start = MAPPED;
+	vma->end = MAPPED + size;
+	vma->prot = (uint32_t)prot;
+	for (size_t i = 0; i < copy->checkpoint->descriptors.count; i++) {
+		const Sealpoint__Descriptor *descriptor =
+		        *(Sealpoint__Descriptor *const *)sp_array_at(&copy->checkpoint->descriptors,
+		                                                     i);
+
+		if (descriptor->number == 3)
+			vma->file = descriptor->file;
+	}
+	*(Sealpoint__Vma **)sp_array_push(&copy->checkpoint->vmas) = vma;
+}
+
+static void three_pages(void)
+{
+	ftruncate(open("pages", O_CREAT | O_RDWR, 0600), 3 * SP_PAGE_SIZE);
+}
+
+/** What a restore says when the file has `size` bytes now and is mapped as a whole. */
+static int open_after_change(off_t size, int prot, struct sp_error *err)
+{
+	struct file_target target = file_target_start(three_pages);
+	struct file_copy copy;
+	int result, fd;
+
+	file_target_read(&target);
+	assert_int_equal(file_target_save(&target, &file_target_options, err), 0);
+	fd = openat(target.scratch.dirfd, "pages", O_RDWR);
+	assert_int_equal(ftruncate(fd, size), 0);
+	close(fd);
+	file_target_open_checkpoint(&target, &copy);
+	map(&copy, 4 * SP_PAGE_SIZE, prot); /* one page behind the end, as before */
+	result = file_copy_open(&copy, err);
+	file_copy_release(&copy);
+	file_target_end(&target);
+	return result;
+}
+
+static void mapped_file_that_has_shrunk_is_refused(void **state)
+{
+	struct sp_error err = {0};
+
+	assert_int_equal(open_after_change(2 * SP_PAGE_SIZE, PROT_READ, &err), -EINVAL);
+	assert_non_null(strstr(err.message, "has shrunk from 12288 to 8192 bytes"));
+	assert_int_equal(open_after_change(2 * SP_PAGE_SIZE + 1, PROT_READ, &err), 0);
+	assert_int_equal(open_after_change(9 * SP_PAGE_SIZE, PROT_READ, &err), 0);
+}
+
+static void code_of_another_version_is_refused(void **state)
+{
+	struct sp_error err = {0};
+
+	assert_int_equal(open_after_change(9 * SP_PAGE_SIZE, PROT_READ | PROT_EXEC, &err), -EINVAL);
+	assert_non_null(strstr(err.message, "is another version than at the dump"));
+	assert_int_equal(open_after_change(3 * SP_PAGE_SIZE, PROT_READ | PROT_EXEC, &err), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -311,6 +377,8 @@ int main(void)
 	        cmocka_unit_test(removed_directory_is_refused),
 	        cmocka_unit_test(file_of_a_process_is_refused),
 	        cmocka_unit_test(missing_file_is_named_at_restore),
+	        cmocka_unit_test(mapped_file_that_has_shrunk_is_refused),
+	        cmocka_unit_test(code_of_another_version_is_refused),
 	        cmocka_unit_test(other_type_is_refused_at_restore),
 	};
 
