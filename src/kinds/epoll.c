@@ -23,12 +23,10 @@
 
 #include "epoll.pb-c.h"
 
-#include <inttypes.h>
 #include <linux/kcmp.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 
 #define MODES (EPOLLWAKEUP | EPOLLONESHOT | EPOLLET | EPOLLEXCLUSIVE)
 #define ALL_EVENTS (EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP | EPOLLRDNORM | EPOLLWRNORM)
@@ -44,20 +42,24 @@ static bool epoll_claims(const struct sp_open_file *file)
 /* An item as a line of fdinfo tells it. */
 struct item {
 	int number;
-	unsigned events;
+	uint32_t events;
 	uint64_t data;
-	unsigned long inode;
-	dev_t device;
+	uint64_t inode;
 };
 
 static int parse_item(const char *text, struct item *item, struct sp_error *err)
 {
-	unsigned device;
+	uint64_t number, events, position, inode;
 
-	if (sscanf(text, "%d events: %x data: %" SCNx64 " pos:%*d ino:%lx sdev:%x", &item->number,
-	           &item->events, &item->data, &item->inode, &device) != 5)
+	if (!sp_fdinfo_field(&text, "", 10, &number) ||
+	    !sp_fdinfo_field(&text, "events:", 16, &events) ||
+	    !sp_fdinfo_field(&text, "data:", 16, &item->data) ||
+	    !sp_fdinfo_field(&text, "pos:", 10, &position) ||
+	    !sp_fdinfo_field(&text, "ino:", 16, &inode))
 		return sp_fail(err, ENODATA, "its fdinfo has an item that sealpoint cannot read");
-	item->device = makedev(device >> 20, device & 0xfffff); /* the kernel's own dev_t */
+	item->number = (int)number;
+	item->events = (uint32_t)events;
+	item->inode = inode;
 	return 0;
 }
 

@@ -42,21 +42,26 @@ static bool inotify_claims(const struct sp_open_file *file)
 
 /* A watch as a line of fdinfo tells it. */
 struct watch {
-	unsigned number, mask;
-	unsigned long inode;
+	uint32_t number, mask;
+	uint64_t inode;
 	dev_t device;
-	const char *handle; /* the text behind "fhandle-bytes:" */
+	const char *handle; /* the text that tells its file handle */
 };
 
 static int parse_watch(const char *text, struct watch *watch, struct sp_error *err)
 {
-	unsigned device;
+	uint64_t number, device, mask, ignored;
 
-	if (sscanf(text, "%x ino:%lx sdev:%x mask:%x", &watch->number, &watch->inode, &device,
-	           &watch->mask) != 4)
+	if (!sp_fdinfo_field(&text, "", 16, &number) ||
+	    !sp_fdinfo_field(&text, "ino:", 16, &watch->inode) ||
+	    !sp_fdinfo_field(&text, "sdev:", 16, &device) ||
+	    !sp_fdinfo_field(&text, "mask:", 16, &mask) ||
+	    !sp_fdinfo_field(&text, "ignored_mask:", 16, &ignored))
 		return sp_fail(err, ENODATA, "its fdinfo has a watch that sealpoint cannot read");
+	watch->number = (uint32_t)number;
+	watch->mask = (uint32_t)mask;
 	watch->device = makedev(device >> 20, device & 0xfffff); /* the kernel's own dev_t */
-	watch->handle = strstr(text, "fhandle-bytes:");
+	watch->handle = text;
 	return 0;
 }
 
@@ -84,61 +89,71 @@ static const char *path_from_open_files(const struct sp_file_table *table,
 static struct file_handle *parse_handle(const char *text)
 {
 	struct file_handle *handle;
-	unsigned size, type, byte;
-	int used;
+	uint64_t size, type;
 
-	if (!text ||
-	    sscanf(text, "fhandle-bytes:%x fhandle-type:%x f_handle:%n", &size, &type, &used) < 2 ||
-	    size > MAX_HANDLE_SZ)
+	if (!sp_fdinfo_field(&text, "fhandle-bytes:", 16, &size) ||
+	    !sp_fdinfo_field(&text, "fhandle-type:", 16, &type) || size > MAX_HANDLE_SZ)
+		return NULL;
+	text = strstr(text, "f_handle:");
+	text = text ? text + strlen("f_handle:") : "";
+	if (strspn(text, "0123456789abcdef") < 2 * size)
 		return NULL;
 	handle = sp_alloc(sizeof(*handle) + size);
-	handle->handle_bytes = size;
+	handle->handle_bytes = (unsigned)size;
 	handle->handle_type = (int)type;
-	for (unsigned i = 0; i < size; i++) {
-		if (sscanf(text + used + 2 * i, "%2x", &byte) != 1) {
-			free(handle);
-			return NULL;
-		}
-		handle->f_handle[i] = (unsigned char)byte;
+	for (uint64_t i = 0; i < size; i++) {
+		const char digits[3] = {text[2 * i], text[2 * i + 1]};
+
+		handle->f_handle[i] = (unsigned char)strtoul(digits, NULL, 16);
 	}
 	return handle;
 }
 
-/* Opens a mount point of the process on file system `device`; -1 if it has none that can be opened.
- */
-static int open_mount_of(pid_t pid, dev_t device)
+/* A directory on a file system, to open file handles by: kept, as most watches share one. */
+struct mount {
+	dev_t device;
+	int fd; /* -1: none */
+};
+
+static void close_mount(struct mount *mount)
 {
-	sp_cleanup_free char *mounts = NULL;
-	sp_cleanup_free char *path = sp_format("/proc/%d/mountinfo", pid);
-	unsigned major, minor;
-	char point[PATH_MAX];
-
-	if (sp_read_file(AT_FDCWD, path, &mounts, NULL, NULL) < 0)
-		return -1;
-	for (char *line = mounts, *end; *line; line = end + 1) {
-		end = strchrnul(line, '\n');
-		if (sscanf(line, "%*d %*d %u:%u %*s %4095s", &major, &minor, point) == 3 &&
-		    makedev(major, minor) == device) {
-			int fd = open(point, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-
-			if (fd >= 0)
-				return fd;
-		}
-		if (!*end)
-			break;
-	}
-	return -1;
+	if (mount->fd >= 0)
+		close(mount->fd);
+	mount->fd = -1;
 }
 
-static char *path_from_handle(pid_t pid, const struct watch *watch)
+/* Opens a mount point of the process on file system `device`, if it has one that can be opened. */
+static void open_mount(struct mount *mount, pid_t pid, dev_t device)
+{
+	sp_cleanup_free char *path = sp_format("/proc/%d/mountinfo", pid);
+	sp_cleanup_file FILE *mounts = fopen(path, "re");
+	unsigned major_number, minor_number;
+	char line[PATH_MAX + 256], point[PATH_MAX];
+
+	if (mount->fd >= 0 && mount->device == device)
+		return;
+	close_mount(mount);
+	mount->device = device;
+	while (mounts && mount->fd < 0 && fgets(line, sizeof(line), mounts))
+		if (sscanf(line, "%*d %*d %u:%u %*s %4095s", &major_number, &minor_number, point) ==
+		            3 &&
+		    makedev(major_number, minor_number) == device)
+			mount->fd = open(point, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+static char *path_from_handle(struct mount *mount, pid_t pid, const struct watch *watch)
 {
 	sp_cleanup_free struct file_handle *handle = parse_handle(watch->handle);
-	sp_cleanup_close int mount = handle ? open_mount_of(pid, watch->device) : -1;
-	sp_cleanup_close int fd = mount >= 0 ? open_by_handle_at(mount, handle, O_PATH) : -1;
-	sp_cleanup_free char *link = fd >= 0 ? sp_format("/proc/self/fd/%d", fd) : NULL;
+	sp_cleanup_close int fd = -1;
+	sp_cleanup_free char *link = NULL;
 	char *path = NULL;
 
-	if (!link || sp_read_link(AT_FDCWD, link, &path, NULL) < 0)
+	if (!handle)
+		return NULL;
+	open_mount(mount, pid, watch->device);
+	fd = open_by_handle_at(mount->fd, handle, O_PATH | O_CLOEXEC);
+	link = sp_format("/proc/self/fd/%d", fd);
+	if (fd < 0 || sp_read_link(AT_FDCWD, link, &path, NULL) < 0)
 		return NULL;
 	if (!path_is_watched(path, watch)) {
 		free(path);
@@ -151,7 +166,8 @@ static char *path_from_handle(pid_t pid, const struct watch *watch)
  */
 
 static int save_watch(struct sp_file_saver *saver, const struct sp_open_file *file,
-                      const char *line, Sealpoint__InotifyWatch **saved, struct sp_error *err)
+                      struct mount *mount, const char *line, Sealpoint__InotifyWatch **saved,
+                      struct sp_error *err)
 {
 	struct watch watch;
 	const char *open_path;
@@ -160,10 +176,11 @@ static int save_watch(struct sp_file_saver *saver, const struct sp_open_file *fi
 	if (parse_watch(line, &watch, err) < 0)
 		return -err->code;
 	open_path = path_from_open_files(saver->table, &watch);
-	path = open_path ? sp_strdup(open_path) : path_from_handle(file->pid, &watch);
+	path = open_path ? sp_strdup(open_path) : path_from_handle(mount, file->pid, &watch);
 	if (!path)
 		return sp_fail(err, ENOENT,
-		               "no path leads to what watch %u watches (inode %lu on device "
+		               "no path leads to what watch %u watches (inode %" PRIu64
+		               " on device "
 		               "%u:%u): it may "
 		               "have been deleted; let the program remove that watch",
 		               watch.number, watch.inode, major(watch.device), minor(watch.device));
@@ -200,13 +217,14 @@ static int inotify_save(struct sp_file_saver *saver, const struct sp_open_file *
 	static const char key[] = "inotify wd:";
 	Sealpoint__Inotify message = SEALPOINT__INOTIFY__INIT;
 	struct sp_array watches sp_cleanup(free_watches) = SP_ARRAY_OF(Sealpoint__InotifyWatch *);
+	struct mount mount sp_cleanup(close_mount) = {.fd = -1};
 	int queued;
 
 	for (const char *line = sp_fdinfo_find(file->fdinfo, key); line;
 	     line = sp_fdinfo_find(line, key)) {
 		Sealpoint__InotifyWatch *watch;
 
-		if (save_watch(saver, file, line, &watch, err) < 0)
+		if (save_watch(saver, file, &mount, line, &watch, err) < 0)
 			return -err->code;
 		sp_array_append(&watches, &watch);
 	}

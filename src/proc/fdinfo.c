@@ -51,6 +51,19 @@ int sp_fdinfo_parse(const char *text, struct sp_fdinfo *info, struct sp_error *e
 	return 0;
 }
 
+bool sp_fdinfo_field(const char **cursor, const char *key, int base, uint64_t *value)
+{
+	const char *start = *cursor + strspn(*cursor, " \t");
+	char *end;
+
+	if (strncmp(start, key, strlen(key)))
+		return false;
+	start += strlen(key);
+	*value = strtoull(start, &end, base);
+	*cursor = end;
+	return end != start;
+}
+
 int sp_fdinfo_read_own(int fd, char **text, struct sp_error *err)
 {
 	char path[64];

@@ -35,6 +35,13 @@ int sp_fdinfo_number(const char *text, const char *key, int base, uint64_t *valu
                      struct sp_error *err);
 
 /**
+ * Reads one "key:number" of a line of several and moves `*cursor` behind it; false if something
+ * else stands there. (sscanf(3) measures the whole rest of the text at each call, which some
+ * programs' ten thousand lines make too slow.)
+ */
+bool sp_fdinfo_field(const char **cursor, const char *key, int base, uint64_t *value);
+
+/**
  * Reads the fdinfo of one of our own descriptors: what the kernel says now. The caller frees
  * `*text`.
  */
