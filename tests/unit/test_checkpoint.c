@@ -1,0 +1,950 @@
+/* Checkpoint directories: there wholly or not at all, and refused if anything in them is not right.
+ */
+#include "arch/arch.h"
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/io.h"
+#include "image/checkpoint.h"
+#include "mem/vma.h"
+#include "unit/scratch.h"
+
+#include <dirent.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+/* --- a small checkpoint ----------------------------------------------------------------------- */
+
+#define TEXT 0x400000ULL
+#define HEAP 0x800000ULL
+#define STACK 0x7ffff0000000ULL
+#define HEAP_PAGES 8
+
+/** The records of a checkpoint, to be spoiled by a test before they are written. */
+struct fixture {
+	Sealpoint__Manifest manifest;
+	Sealpoint__Process process;
+	Sealpoint__Thread threads[2];
+	Sealpoint__Vma vmas[3];
+	Sealpoint__OpenFile files[2];
+	Sealpoint__Descriptor descriptors[2];
+	Sealpoint__Facet facets[2], *facet_list[2];
+	size_t vma_count, thread_count, file_count, descriptor_count;
+	struct sp_range pages[3]; /* that are added to the page store; the middle one is DATA */
+	enum sp_page_state heap_state;
+	uint8_t general[sizeof(struct user_regs_struct)];
+	uint8_t xstate[SP_XSTATE_MAX + 1];
+	uint8_t heap[HEAP_PAGES * SP_PAGE_SIZE];
+	int level;
+};
+
+static struct sp_range vma_range(const Sealpoint__Vma *vma)
+{
+	return (struct sp_range){vma->start, vma->end};
+}
+
+static Sealpoint__Vma new_vma(uint64_t start, uint64_t pages, enum sp_vma_kind kind, uint32_t file)
+{
+	Sealpoint__Vma vma = SEALPOINT__VMA__INIT;
+
+	vma.pid = 100;
+	vma.start = start;
+	vma.end = start + pages * SP_PAGE_SIZE;
+	vma.kind = kind;
+	vma.prot = PROT_READ;
+	vma.file = file;
+	vma.page_shift = SP_PAGE_SHIFT;
+	return vma;
+}
+
+static struct fixture *new_fixture(void)
+{
+	struct fixture *fixture = calloc(1, sizeof(*fixture));
+
+	assert_non_null(fixture);
+	sealpoint__manifest__init(&fixture->manifest);
+	sealpoint__process__init(&fixture->process);
+	fixture->manifest.root_pid = fixture->process.pid = 100;
+	fixture->process.memory_object = 1;
+	fixture->process.executable_file = 1;
+	for (uint32_t i = 0; i < 2; i++) {
+		Sealpoint__Thread *thread = &fixture->threads[i];
+
+		sealpoint__thread__init(thread);
+		thread->pid = 100;
+		thread->tid = 100 + i;
+		thread->general = (ProtobufCBinaryData){sizeof(fixture->general), fixture->general};
+		thread->xstate = (ProtobufCBinaryData){64, fixture->xstate};
+		sealpoint__open_file__init(&fixture->files[i]);
+		fixture->files[i].id = i + 1;
+		fixture->files[i].kind = (char *)"regular";
+		fixture->files[i].mapping_only = i == 0;
+		sealpoint__descriptor__init(&fixture->descriptors[i]);
+		fixture->descriptors[i].pid = 100;
+		fixture->descriptors[i].number = i * 5;
+		fixture->descriptors[i].file = 2;
+		sealpoint__facet__init(&fixture->facets[i]);
+		fixture->facets[i].name = (char *)(i ? "timers" : "credentials");
+		fixture->facet_list[i] = &fixture->facets[i];
+	}
+	fixture->process.facets = fixture->facet_list;
+	fixture->process.n_facets = 2;
+	fixture->vmas[0] = new_vma(TEXT, 4, SP_VMA_FILE_PRIVATE, 1);
+	fixture->vmas[1] = new_vma(HEAP, HEAP_PAGES, SP_VMA_ANONYMOUS, 0);
+	fixture->vmas[2] = new_vma(STACK, 3, SP_VMA_STACK, 0);
+	for (size_t i = 0; i < 3; i++)
+		fixture->pages[i] = vma_range(&fixture->vmas[i]);
+	fixture->vma_count = 3;
+	fixture->thread_count = fixture->file_count = fixture->descriptor_count = 2;
+	fixture->heap_state = SP_PAGE_DATA;
+	for (size_t i = 0; i < sizeof(fixture->heap); i++)
+		fixture->heap[i] = (uint8_t)(i / 16);
+	fixture->level = SP_COMPRESS_DEFAULT;
+	return fixture;
+}
+
+static int read_heap(void *context, uint64_t offset, void *buffer, size_t size,
+                     struct sp_error *err)
+{
+	struct fixture *fixture = context;
+
+	memcpy(buffer, fixture->heap + (offset - HEAP), size);
+	return 0;
+}
+
+static int write_records(struct sp_record_writer *records, struct fixture *fixture,
+                         struct sp_error *err)
+{
+	int status = sp_record_write(records, SP_RECORD_PROCESS, &fixture->process.base, err);
+
+	for (size_t i = 0; i < fixture->thread_count && status == 0; i++)
+		status = sp_record_write(records, SP_RECORD_THREAD, &fixture->threads[i].base, err);
+	for (size_t i = 0; i < fixture->vma_count && status == 0; i++)
+		status = sp_record_write(records, SP_RECORD_VMA, &fixture->vmas[i].base, err);
+	for (size_t i = 0; i < fixture->file_count && status == 0; i++)
+		status =
+		        sp_record_write(records, SP_RECORD_OPEN_FILE, &fixture->files[i].base, err);
+	for (size_t i = 0; i < fixture->descriptor_count && status == 0; i++)
+		status = sp_record_write(records, SP_RECORD_DESCRIPTOR,
+		                         &fixture->descriptors[i].base, err);
+	return status;
+}
+
+static int write_pages(struct sp_page_writer *pages, struct fixture *fixture, struct sp_error *err)
+{
+	static const enum sp_page_state outer[] = {SP_PAGE_FILE, 0, SP_PAGE_HOLE};
+	uint32_t object = sp_page_writer_new_object(pages);
+	uint32_t source =
+	        sp_page_writer_add_source(pages, (struct sp_page_source){read_heap, fixture, NULL});
+	int status = 0;
+
+	for (size_t i = 0; i < 3 && status == 0; i++) {
+		if (sp_range_size(fixture->pages[i]) > 0)
+			status = sp_page_writer_add(pages, object, fixture->pages[i],
+			                            i == 1 ? fixture->heap_state : outer[i], source,
+			                            err);
+	}
+	return status;
+}
+
+/** Writes the fixture as a checkpoint; what failed is in `err`. */
+static int try_write(struct fixture *fixture, const char *path, struct sp_error *err)
+{
+	struct sp_page_writer_options options = {.level = fixture->level, .workers = 2};
+	struct sp_checkpoint_writer writer;
+	int status = sp_checkpoint_create(&writer, path, &options, err);
+
+	if (status < 0)
+		return status;
+	status = write_records(&writer.records, fixture, err);
+	if (status == 0)
+		status = write_pages(writer.pages, fixture, err);
+	if (status == 0)
+		return sp_checkpoint_commit(&writer, &fixture->manifest, NULL, err);
+	sp_checkpoint_abandon(&writer);
+	return status;
+}
+
+static void write_fixture(struct fixture *fixture, const char *path)
+{
+	struct sp_error err = {0};
+
+	if (try_write(fixture, path, &err) < 0)
+		fail_msg("%s", err.message);
+}
+
+static char *in_scratch(struct scratch *scratch, const char *name)
+{
+	return sp_format("%s/%s", scratch->path, name);
+}
+
+static int try_open(const char *path, struct sp_error *err)
+{
+	struct sp_checkpoint *checkpoint;
+	int status;
+
+	*err = (struct sp_error){0};
+	status = sp_checkpoint_open(&checkpoint, path, err);
+	if (status == 0)
+		sp_checkpoint_close(checkpoint);
+	return status;
+}
+
+static int try_verify(const char *path)
+{
+	struct sp_error err = {0};
+
+	return sp_checkpoint_verify(path, NULL, &err);
+}
+
+static size_t count_entries(const char *path)
+{
+	sp_cleanup_dir DIR *dir = opendir(path);
+	size_t count = 0;
+
+	assert_non_null(dir);
+	while (readdir(dir))
+		count++;
+	return count - 2;
+}
+
+static void assert_says(const struct sp_error *err, const char *words)
+{
+	if (!strstr(err->message, words))
+		fail_msg("\"%s\" does not say \"%s\"", err->message, words);
+}
+
+/* --- whole or not at all ---------------------------------------------------------------------- */
+
+static void a_checkpoint_comes_back(void **state)
+{
+	struct scratch scratch = scratch_make();
+	sp_cleanup_free struct fixture *fixture = new_fixture();
+	sp_cleanup_free char *path = in_scratch(&scratch, "saved");
+	struct sp_checkpoint *checkpoint;
+	struct sp_error err = {0};
+	uint8_t heap[sizeof(fixture->heap)];
+
+	write_fixture(fixture, path);
+	assert_int_equal(count_entries(scratch.path), 1);
+	assert_int_equal(sp_checkpoint_open(&checkpoint, path, &err), 0);
+	assert_int_equal(sp_checkpoint_root(checkpoint)->pid, 100);
+	assert_int_equal(checkpoint->threads.count, 2);
+	assert_int_equal(checkpoint->vmas.count, 3);
+	assert_int_equal(checkpoint->descriptors.count, 2);
+	assert_int_equal(sp_checkpoint_file(checkpoint, 2)->id, 2);
+	assert_null(sp_checkpoint_file(checkpoint, 0));
+	assert_null(sp_checkpoint_file(checkpoint, 3));
+	assert_string_equal(checkpoint->manifest->arch, sp_arch_name());
+	assert_int_equal(sp_page_store_read(checkpoint->pages, 1, HEAP, heap, sizeof(heap), &err),
+	                 0);
+	assert_memory_equal(heap, fixture->heap, sizeof(heap));
+	sp_checkpoint_close(checkpoint);
+	assert_int_equal(try_verify(path), 0);
+	scratch_remove(&scratch);
+}
+
+static void an_empty_directory_is_replaced(void **state)
+{
+	struct scratch scratch = scratch_make();
+	sp_cleanup_free struct fixture *fixture = new_fixture();
+	sp_cleanup_free char *path = in_scratch(&scratch, "saved");
+	sp_cleanup_free char *slashes = sp_format("%s///", path);
+
+	assert_int_equal(mkdir(path, 0755), 0);
+	write_fixture(fixture, slashes);
+	assert_int_equal(count_entries(scratch.path), 1);
+	assert_int_equal(try_verify(path), 0);
+	scratch_remove(&scratch);
+}
+
+static void what_is_there_is_not_overwritten(void **state)
+{
+	struct scratch scratch = scratch_make();
+	sp_cleanup_free struct fixture *fixture = new_fixture();
+	sp_cleanup_free char *path = in_scratch(&scratch, "saved");
+	sp_cleanup_free char *file = in_scratch(&scratch, "file");
+	sp_cleanup_free char *nowhere = in_scratch(&scratch, "missing/saved");
+	struct sp_error err = {0};
+
+	write_fixture(fixture, path);
+	assert_int_equal(try_write(fixture, path, &err), -EEXIST);
+	assert_says(&err, "not empty");
+	assert_int_equal(try_verify(path), 0);
+
+	assert_int_equal(mknod(file, S_IFREG | 0600, 0), 0);
+	assert_int_equal(try_write(fixture, file, &err), -ENOTDIR);
+	assert_int_equal(try_write(fixture, nowhere, &err), -ENOENT);
+	assert_int_equal(count_entries(scratch.path), 2);
+	scratch_remove(&scratch);
+}
+
+static void an_abandoned_checkpoint_leaves_nothing(void **state)
+{
+	struct scratch scratch = scratch_make();
+	sp_cleanup_free struct fixture *fixture = new_fixture();
+	sp_cleanup_free char *path = in_scratch(&scratch, "saved");
+	struct sp_page_writer_options options = {.level = 1};
+	struct sp_checkpoint_writer writer;
+	struct sp_error err = {0};
+
+	assert_int_equal(sp_checkpoint_create(&writer, path, &options, &err), 0);
+	assert_int_equal(write_pages(writer.pages, fixture, &err), 0);
+	assert_int_equal(count_entries(scratch.path), 1);
+	sp_checkpoint_abandon(&writer);
+	sp_checkpoint_abandon(&writer);
+	assert_int_equal(count_entries(scratch.path), 0);
+	scratch_remove(&scratch);
+}
+
+/** In a mount namespace of its own; exits with 0, or 77 where that is not allowed. */
+static int fill_a_small_disk(const char *mountpoint)
+{
+	struct fixture *fixture = new_fixture();
+	struct sp_error err = {0};
+	char *path = sp_format("%s/saved", mountpoint);
+	char *on_mount = sp_format("%s", mountpoint);
+
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("tmpfs", mountpoint, "tmpfs", 0, "size=32k") < 0)
+		return 77;
+	/* a place that a rename cannot replace is refused before anything is saved */
+	if (try_write(fixture, on_mount, &err) != -EBUSY || !strstr(err.message, "mounted"))
+		return 1;
+	fixture->level = SP_COMPRESS_NONE;
+	if (try_write(fixture, path, &err) != -ENOSPC || !strstr(err.message, "No space left"))
+		return 2;
+	if (count_entries(mountpoint) != 0)
+		return 3;
+	return 0;
+}
+
+static void a_full_disk_leaves_nothing(void **state)
+{
+	struct scratch scratch = scratch_make();
+	pid_t child = fork();
+	int status;
+
+	assert_true(child >= 0);
+	if (child == 0)
+		_exit(fill_a_small_disk(scratch.path));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	scratch_remove(&scratch);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* --- damage ------------------------------------------------------------------------------------
+ */
+
+static const char *const all_files[] = {SP_IMAGE_MANIFEST, SP_IMAGE_RECORDS, SP_IMAGE_PAGE_INDEX,
+                                        SP_IMAGE_PAGES};
+
+/** A smaller checkpoint, so that there are not too many bytes to try. */
+static struct fixture *tiny_fixture(int level)
+{
+	struct fixture *fixture = new_fixture();
+
+	fixture->level = level;
+	memset(fixture->heap + SP_PAGE_SIZE, 0, sizeof(fixture->heap) - SP_PAGE_SIZE);
+	return fixture;
+}
+
+static void flip(const char *path, off_t at)
+{
+	sp_cleanup_close int fd = open(path, O_RDWR | O_CLOEXEC);
+	uint8_t byte;
+
+	assert_int_equal(pread(fd, &byte, 1, at), 1);
+	byte ^= 0x01;
+	assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+}
+
+static void every_flipped_byte_is_refused(void **state)
+{
+	static const int levels[] = {SP_COMPRESS_DEFAULT, SP_COMPRESS_NONE};
+
+	for (size_t i = 0; i < 8; i++) {
+		struct scratch scratch = scratch_make();
+		sp_cleanup_free struct fixture *fixture = tiny_fixture(levels[i / 4]);
+		sp_cleanup_free char *path = in_scratch(&scratch, "saved");
+		sp_cleanup_free char *file = sp_format("%s/%s", path, all_files[i % 4]);
+		struct stat size;
+		struct sp_error err;
+
+		write_fixture(fixture, path);
+		assert_int_equal(stat(file, &size), 0);
+		for (off_t at = 0; at < size.st_size; at++) {
+			flip(file, at);
+			try_open(path, &err); /* refused or harmless */
+			assert_true(try_verify(path) < 0);
+			flip(file, at);
+		}
+		assert_int_equal(try_verify(path), 0);
+		scratch_remove(&scratch);
+	}
+}
+
+static void a_file_cut_off_or_prolonged_is_refused(void **state)
+{
+	for (size_t i = 0; i < 4; i++) {
+		struct scratch scratch = scratch_make();
+		sp_cleanup_free struct fixture *fixture = tiny_fixture(SP_COMPRESS_DEFAULT);
+		sp_cleanup_free char *path = in_scratch(&scratch, "saved");
+		sp_cleanup_free char *file = sp_format("%s/%s", path, all_files[i]);
+		struct stat size;
+		struct sp_error err;
+
+		write_fixture(fixture, path);
+		assert_int_equal(stat(file, &size), 0);
+		assert_int_equal(truncate(file, size.st_size + 1), 0);
+		assert_int_equal(try_open(path, &err), -EBADMSG);
+		for (off_t length = size.st_size; length-- > 0;) {
+			assert_int_equal(truncate(file, length), 0);
+			assert_int_equal(try_open(path, &err), -EBADMSG);
+			assert_says(&err, path);
+			assert_says(&err, all_files[i]);
+		}
+		scratch_remove(&scratch);
+	}
+}
+
+static void a_missing_file_is_refused_by_name(void **state)
+{
+	for (size_t i = 0; i < 4; i++) {
+		struct scratch scratch = scratch_make();
+		sp_cleanup_free struct fixture *fixture = new_fixture();
+		sp_cleanup_free char *path = in_scratch(&scratch, "saved");
+		sp_cleanup_free char *file = sp_format("%s/%s", path, all_files[i]);
+		struct sp_error err;
+
+		write_fixture(fixture, path);
+		assert_int_equal(unlink(file), 0);
+		assert_int_equal(try_open(path, &err), -ENOENT);
+		assert_says(&err, all_files[i]);
+		scratch_remove(&scratch);
+	}
+}
+
+static void what_is_no_checkpoint_is_refused_in_words(void **state)
+{
+	struct scratch scratch = scratch_make();
+	sp_cleanup_free char *missing = in_scratch(&scratch, "missing");
+	sp_cleanup_free char *foreign = in_scratch(&scratch, "manifest");
+	struct sp_error err;
+	sp_cleanup_close int fd = -1;
+
+	assert_int_equal(try_open(missing, &err), -ENOENT);
+	assert_int_equal(try_open(scratch.path, &err), -ENOENT);
+	assert_says(&err, "is not a checkpoint: no manifest there");
+	fd = open(foreign, O_WRONLY | O_CREAT, 0600);
+	assert_int_equal(sp_write_full(fd, "{\"somebody\": \"else's\"}", 22), 0);
+	assert_int_equal(try_open(scratch.path, &err), -EBADMSG);
+	assert_says(&err, "is not a checkpoint, or is damaged");
+	assert_int_equal(try_open(foreign, &err), -ENOTDIR);
+	scratch_remove(&scratch);
+}
+
+static void other_files_in_the_directory_do_no_harm(void **state)
+{
+	struct scratch scratch = scratch_make();
+	sp_cleanup_free struct fixture *fixture = new_fixture();
+	sp_cleanup_free char *path = in_scratch(&scratch, "saved");
+	sp_cleanup_free char *log = sp_format("%s/dump.log", path);
+
+	write_fixture(fixture, path);
+	assert_int_equal(mknod(log, S_IFREG | 0600, 0), 0);
+	assert_int_equal(try_verify(path), 0);
+	scratch_remove(&scratch);
+}
+
+/* --- manifests ---------------------------------------------------------------------------------
+ */
+
+/** Replaces the manifest by what `change` makes of it, with a right checksum. */
+static void change_manifest(const char *path, void (*change)(Sealpoint__Manifest *manifest))
+{
+	sp_cleanup_close int dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct sp_record_reader reader;
+	struct sp_record_writer writer;
+	struct sp_record record;
+	struct sp_error err = {0};
+	Sealpoint__Manifest *manifest;
+
+	assert_int_equal(sp_record_reader_open(&reader, dirfd, SP_IMAGE_MANIFEST, &err), 0);
+	assert_int_equal(sp_record_next(&reader, &record, &err), 1);
+	manifest = (Sealpoint__Manifest *)sp_record_unpack(&reader, &record,
+	                                                   &sealpoint__manifest__descriptor, &err);
+	assert_non_null(manifest);
+	sp_record_reader_close(&reader);
+	change(manifest);
+	assert_int_equal(unlinkat(dirfd, SP_IMAGE_MANIFEST, 0), 0);
+	assert_int_equal(sp_record_writer_open(&writer, dirfd, SP_IMAGE_MANIFEST, &err), 0);
+	assert_int_equal(sp_record_write(&writer, SP_RECORD_MANIFEST, &manifest->base, &err), 0);
+	assert_int_equal(sp_record_writer_finish(&writer, &err), 0);
+	sealpoint__manifest__free_unpacked(manifest, NULL);
+}
+
+static void set_string(char **string, const char *text)
+{
+	if (*string != protobuf_c_empty_string)
+		free(*string);
+	*string = sp_strdup(text);
+}
+
+static void newer_major(Sealpoint__Manifest *manifest)
+{
+	manifest->version_major = SP_IMAGE_VERSION_MAJOR + 1;
+}
+
+static void newer_minor(Sealpoint__Manifest *manifest)
+{
+	manifest->version_minor = SP_IMAGE_VERSION_MINOR + 7;
+}
+
+static void no_version(Sealpoint__Manifest *manifest)
+{
+	manifest->version_major = 0;
+}
+
+static void other_pages(Sealpoint__Manifest *manifest)
+{
+	manifest->page_size = 65536;
+}
+
+static void other_arch(Sealpoint__Manifest *manifest)
+{
+	set_string(&manifest->arch, "aarch64");
+}
+
+static void no_id(Sealpoint__Manifest *manifest)
+{
+	manifest->id.len = 3;
+}
+
+static void leading_elsewhere(Sealpoint__Manifest *manifest)
+{
+	set_string(&manifest->files[0]->name, "../../etc/passwd");
+}
+
+static void incomplete_list(Sealpoint__Manifest *manifest)
+{
+	set_string(&manifest->files[0]->name, SP_IMAGE_PAGES);
+}
+
+static void absolute_parent(Sealpoint__Manifest *manifest)
+{
+	set_string(&manifest->parent_path, "/tmp/x");
+	manifest->parent_id.len = 16;
+	manifest->parent_id.data = sp_alloc_zeroed(16, 1);
+}
+
+static void nameless_parent(Sealpoint__Manifest *manifest)
+{
+	set_string(&manifest->parent_path, "../x");
+}
+
+static void a_manifest_that_does_not_fit_is_refused(void **state)
+{
+	static const struct {
+		void (*change)(Sealpoint__Manifest *manifest);
+		const char *words; /* NULL: it fits */
+	} cases[] = {
+	        {newer_minor, NULL},
+	        {newer_major,
+	         "newer sealpoint (format 2.0; this one reads up to 1.x): use that version"},
+	        {no_version, "no format version"},
+	        {other_pages, "pages of 65536 bytes"},
+	        {other_arch, "aarch64"},
+	        {no_id, "no id"},
+	        {leading_elsewhere, "leads elsewhere"},
+	        {incomplete_list, "incomplete list"},
+	        {absolute_parent, "absolute path"},
+	        {nameless_parent, "parent without a name"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct scratch scratch = scratch_make();
+		sp_cleanup_free struct fixture *fixture = new_fixture();
+		sp_cleanup_free char *path = in_scratch(&scratch, "saved");
+		struct sp_error err;
+
+		write_fixture(fixture, path);
+		change_manifest(path, cases[i].change);
+		assert_int_equal(try_open(path, &err) == 0, cases[i].words == NULL);
+		if (cases[i].words)
+			assert_says(&err, cases[i].words);
+		scratch_remove(&scratch);
+	}
+}
+
+/* --- references --------------------------------------------------------------------------------
+ */
+
+static void wrong_root(struct fixture *fixture)
+{
+	fixture->manifest.root_pid = 101;
+}
+
+static void pid_zero(struct fixture *fixture)
+{
+	fixture->process.pid = 0;
+}
+
+static void no_memory(struct fixture *fixture)
+{
+	fixture->process.memory_object = 0;
+}
+
+static void unknown_executable(struct fixture *fixture)
+{
+	fixture->process.executable_file = 3;
+}
+
+static void facet_twice(struct fixture *fixture)
+{
+	fixture->facets[1].name = fixture->facets[0].name;
+}
+
+static void no_thread(struct fixture *fixture)
+{
+	fixture->thread_count = 0;
+}
+
+static void leader_second(struct fixture *fixture)
+{
+	fixture->threads[0].tid = 101;
+	fixture->threads[1].tid = 100;
+}
+
+static void tid_twice(struct fixture *fixture)
+{
+	fixture->threads[1].tid = 100;
+}
+
+static void foreign_thread(struct fixture *fixture)
+{
+	fixture->threads[1].pid = 99;
+}
+
+static void short_registers(struct fixture *fixture)
+{
+	fixture->threads[1].general.len--;
+}
+
+static void large_xstate(struct fixture *fixture)
+{
+	fixture->threads[1].xstate.len = SP_XSTATE_MAX + 1;
+}
+
+static void vma_unaligned(struct fixture *fixture)
+{
+	fixture->vmas[0].end--;
+}
+
+static void vma_backwards(struct fixture *fixture)
+{
+	fixture->vmas[0].end = fixture->vmas[0].start - SP_PAGE_SIZE;
+}
+
+static void vma_overlaps(struct fixture *fixture)
+{
+	fixture->vmas[0].end = HEAP + SP_PAGE_SIZE;
+	fixture->vmas[0].kind = SP_VMA_FILE_SHARED;
+}
+
+static void vma_in_kernel(struct fixture *fixture)
+{
+	fixture->vmas[2].end = (1ULL << 47) + SP_PAGE_SIZE;
+}
+
+static void vma_of_nobody(struct fixture *fixture)
+{
+	fixture->vmas[2].pid = 7;
+}
+
+static void vma_unknown_kind(struct fixture *fixture)
+{
+	fixture->vmas[2].kind = SP_VMA_KINDS;
+}
+
+static void vma_unknown_flag(struct fixture *fixture)
+{
+	fixture->vmas[2].flags = 1U << 30;
+}
+
+static void vma_unknown_prot(struct fixture *fixture)
+{
+	fixture->vmas[2].prot = 8;
+}
+
+static void vma_unknown_key(struct fixture *fixture)
+{
+	fixture->vmas[2].protection_key = 16;
+}
+
+static void vma_unknown_file(struct fixture *fixture)
+{
+	fixture->vmas[1].file = 9;
+}
+
+static void vma_without_file(struct fixture *fixture)
+{
+	fixture->vmas[0].file = 0;
+}
+
+static void vma_far_offset(struct fixture *fixture)
+{
+	fixture->vmas[0].offset = (1ULL << 63) - SP_PAGE_SIZE;
+}
+
+static void vma_odd_pages(struct fixture *fixture)
+{
+	fixture->vmas[1].page_shift = 13;
+}
+
+static void vsyscall_elsewhere(struct fixture *fixture)
+{
+	fixture->vmas[2].kind = SP_VMA_VSYSCALL;
+}
+
+static void pages_missing(struct fixture *fixture)
+{
+	fixture->pages[1].end -= SP_PAGE_SIZE;
+}
+
+static void pages_astray(struct fixture *fixture)
+{
+	fixture->pages[2].end += SP_PAGE_SIZE;
+}
+
+static void parent_page_without_parent(struct fixture *fixture)
+{
+	fixture->heap_state = SP_PAGE_PARENT;
+}
+
+static void file_id_wrong(struct fixture *fixture)
+{
+	fixture->files[1].id = 7;
+}
+
+static void file_without_kind(struct fixture *fixture)
+{
+	fixture->files[1].kind = (char *)"";
+}
+
+static void descriptor_twice(struct fixture *fixture)
+{
+	fixture->descriptors[1].number = 0;
+}
+
+static void descriptor_of_nobody(struct fixture *fixture)
+{
+	fixture->descriptors[1].pid = 1;
+}
+
+static void descriptor_huge(struct fixture *fixture)
+{
+	fixture->descriptors[1].number = UINT32_MAX;
+}
+
+static void descriptor_unknown_file(struct fixture *fixture)
+{
+	fixture->descriptors[1].file = 3;
+}
+
+static void descriptor_mapping_only(struct fixture *fixture)
+{
+	fixture->descriptors[1].file = 1;
+}
+
+static void references_that_lead_nowhere_are_refused(void **state)
+{
+	static const struct {
+		void (*spoil)(struct fixture *fixture);
+		const char *words;
+	} cases[] = {
+	        {wrong_root, "not the root 101"},
+	        {pid_zero, "a process has the number 0"},
+	        {no_memory, "has no memory"},
+	        {unknown_executable, "unknown open file 3"},
+	        {facet_twice, "has \"credentials\" twice"},
+	        {no_thread, "process 100 has no thread"},
+	        {leader_second, "thread 101 stands where the leader"},
+	        {tid_twice, "thread 100 stands where the other threads"},
+	        {foreign_thread, "unknown process 99"},
+	        {short_registers, "bytes of general registers"},
+	        {large_xstate, "bytes of extended state"},
+	        {vma_unaligned, "0x400000-0x403fff of process 100 is not a range of pages"},
+	        {vma_backwards, "is not a range of pages"},
+	        {vma_overlaps, "overlaps the one before"},
+	        {vma_in_kernel, "lies outside of user memory"},
+	        {vma_of_nobody, "belongs to nobody"},
+	        {vma_unknown_kind, "unknown kind"},
+	        {vma_unknown_flag, "unknown flags"},
+	        {vma_unknown_prot, "unknown protection"},
+	        {vma_unknown_key, "unknown protection key"},
+	        {vma_unknown_file, "unknown file"},
+	        {vma_without_file, "unknown file"},
+	        {vma_far_offset, "offset in its file"},
+	        {vma_odd_pages, "pages of an unknown size"},
+	        {vsyscall_elsewhere, "is not where vsyscall is"},
+	        {pages_missing, "not in the page index"},
+	        {pages_astray, "in none of its mappings"},
+	        {parent_page_without_parent, "this checkpoint has none"},
+	        {file_id_wrong, "open file 7 stands where 2 should"},
+	        {file_without_kind, "open file 2 has no kind"},
+	        {descriptor_twice, "has descriptor 0 twice"},
+	        {descriptor_of_nobody, "unknown process 1"},
+	        {descriptor_huge, "has a descriptor 4294967295"},
+	        {descriptor_unknown_file, "the unknown open file 3"},
+	        {descriptor_mapping_only, "the mapping-only open file 1"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct scratch scratch = scratch_make();
+		sp_cleanup_free struct fixture *fixture = new_fixture();
+		sp_cleanup_free char *path = in_scratch(&scratch, "saved");
+		struct sp_error err;
+
+		cases[i].spoil(fixture);
+		write_fixture(fixture, path);
+		assert_int_equal(try_open(path, &err), -EBADMSG);
+		assert_says(&err, cases[i].words);
+		assert_says(&err, path);
+		scratch_remove(&scratch);
+	}
+}
+
+/* --- chains ------------------------------------------------------------------------------------
+ */
+
+static Sealpoint__Manifest *read_manifest(const char *path)
+{
+	struct sp_checkpoint *checkpoint;
+	struct sp_error err = {0};
+	Sealpoint__Manifest *manifest;
+
+	if (sp_checkpoint_open(&checkpoint, path, &err) < 0)
+		fail_msg("%s", err.message);
+	manifest = checkpoint->manifest;
+	checkpoint->manifest = NULL;
+	sp_checkpoint_close(checkpoint);
+	return manifest;
+}
+
+/** Writes "N" in the scratch directory, a delta whose pages are all in "N-1". */
+static void write_delta(struct scratch *scratch, unsigned number)
+{
+	sp_cleanup_free struct fixture *fixture = new_fixture();
+	sp_cleanup_free char *path = sp_format("%s/%u", scratch->path, number);
+	sp_cleanup_free char *parent = sp_format("%s/%u", scratch->path, number - 1);
+	sp_cleanup_free char *relative = sp_format("../%u", number - 1);
+	Sealpoint__Manifest *parent_manifest = NULL;
+
+	if (number > 0) {
+		parent_manifest = read_manifest(parent);
+		fixture->manifest.parent_path = relative;
+		fixture->manifest.parent_id = parent_manifest->id;
+		fixture->heap_state = SP_PAGE_PARENT;
+	}
+	write_fixture(fixture, path);
+	if (parent_manifest)
+		sealpoint__manifest__free_unpacked(parent_manifest, NULL);
+}
+
+static void a_chain_is_followed_to_its_end(void **state)
+{
+	struct scratch scratch = scratch_make();
+	sp_cleanup_free struct fixture *fixture = new_fixture();
+	sp_cleanup_free char *path = in_scratch(&scratch, "20");
+	sp_cleanup_free char *oldest = in_scratch(&scratch, "0/pages.img");
+	uint8_t heap[sizeof(fixture->heap)];
+	struct sp_checkpoint *checkpoint;
+	struct sp_error err = {0};
+
+	for (unsigned i = 0; i <= 20; i++)
+		write_delta(&scratch, i);
+	assert_int_equal(sp_checkpoint_open(&checkpoint, path, &err), 0);
+	assert_int_equal(sp_page_store_read(checkpoint->pages, 1, HEAP, heap, sizeof(heap), &err),
+	                 0);
+	assert_memory_equal(heap, fixture->heap, sizeof(heap));
+	sp_checkpoint_close(checkpoint);
+	assert_int_equal(try_verify(path), 0);
+	flip(oldest, 30);
+	assert_int_equal(try_verify(path), -EBADMSG);
+	scratch_remove(&scratch);
+}
+
+static void another_checkpoint_in_the_parents_place_is_refused(void **state)
+{
+	struct scratch scratch = scratch_make();
+	sp_cleanup_free char *child = in_scratch(&scratch, "1");
+	sp_cleanup_free char *parent = in_scratch(&scratch, "0");
+	struct sp_error err;
+
+	write_delta(&scratch, 0);
+	write_delta(&scratch, 1);
+	scratch_remove_path(parent);
+	assert_int_equal(try_open(child, &err), -ENOENT);
+	assert_says(&err, "needs its parent");
+	write_delta(&scratch, 0);
+	assert_int_equal(try_open(child, &err), -EBADMSG);
+	assert_says(&err, "is not the checkpoint that");
+	scratch_remove(&scratch);
+}
+
+static void point_to_itself(Sealpoint__Manifest *manifest)
+{
+	set_string(&manifest->parent_path, ".");
+	manifest->parent_id.len = manifest->id.len;
+	manifest->parent_id.data = sp_alloc(manifest->id.len);
+	memcpy(manifest->parent_id.data, manifest->id.data, manifest->id.len);
+}
+
+static void a_chain_that_bites_its_tail_is_refused(void **state)
+{
+	struct scratch scratch = scratch_make();
+	sp_cleanup_free char *path = in_scratch(&scratch, "0");
+	struct sp_error err;
+
+	write_delta(&scratch, 0);
+	change_manifest(path, point_to_itself);
+	assert_int_equal(try_open(path, &err), -ELOOP);
+	assert_says(&err, "stands on itself");
+	scratch_remove(&scratch);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(a_checkpoint_comes_back),
+	        cmocka_unit_test(an_empty_directory_is_replaced),
+	        cmocka_unit_test(what_is_there_is_not_overwritten),
+	        cmocka_unit_test(an_abandoned_checkpoint_leaves_nothing),
+	        cmocka_unit_test(a_full_disk_leaves_nothing),
+	        cmocka_unit_test(every_flipped_byte_is_refused),
+	        cmocka_unit_test(a_file_cut_off_or_prolonged_is_refused),
+	        cmocka_unit_test(a_missing_file_is_refused_by_name),
+	        cmocka_unit_test(what_is_no_checkpoint_is_refused_in_words),
+	        cmocka_unit_test(other_files_in_the_directory_do_no_harm),
+	        cmocka_unit_test(a_manifest_that_does_not_fit_is_refused),
+	        cmocka_unit_test(references_that_lead_nowhere_are_refused),
+	        cmocka_unit_test(a_chain_is_followed_to_its_end),
+	        cmocka_unit_test(another_checkpoint_in_the_parents_place_is_refused),
+	        cmocka_unit_test(a_chain_that_bites_its_tail_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
