@@ -25,9 +25,6 @@
 
 /* What all encoders together may take; strong levels need much, and get fewer workers. */
 #define ENCODERS_MEMORY_MAX (44U << 20)
-/* How much is written before the kernel is asked to begin with it, so that the final sync is short.
- */
-#define WRITEBACK_SIZE (16U << 20)
 
 struct worker {
 	uint8_t *pages; /* one frame, page-aligned */
@@ -51,9 +48,8 @@ struct sp_page_writer {
 
 	pthread_mutex_t lock;
 	pthread_cond_t batch_read;
-	uint64_t unread;    /* batches that were submitted and not read yet */
-	uint64_t end;       /* of pages.img: where the next frame goes */
-	uint64_t writeback; /* up to here writing back has been started */
+	uint64_t unread; /* batches that were submitted and not read yet */
+	uint64_t end;    /* of pages.img: where the next frame goes */
 
 	struct sp_page_stats stats; /* of the completed batches */
 };
@@ -78,24 +74,18 @@ static void batch_was_read(struct sp_page_writer *writer)
 	pthread_mutex_unlock(&writer->lock);
 }
 
-/** Takes the next free place of pages.img; now and then has the kernel start writing back. */
+/**
+ * Takes the next free place of pages.img. Frames are written in about this order. The kernel is not
+ * hurried to write them back: that would slow the writes down, which a frozen program may wait for.
+ */
 static uint64_t reserve(struct sp_page_writer *writer, uint64_t size)
 {
-	uint64_t offset, writeback_from = 0, writeback_size = 0;
+	uint64_t offset;
 
 	pthread_mutex_lock(&writer->lock);
 	offset = writer->end;
 	writer->end += size;
-	if (offset - writer->writeback >= WRITEBACK_SIZE) {
-		writeback_from = writer->writeback;
-		writeback_size = offset - writer->writeback;
-		writer->writeback = offset;
-	}
 	pthread_mutex_unlock(&writer->lock);
-	/* Only a hint: what fails or is missed here is caught by the sync at the end. */
-	if (writeback_size > 0)
-		sync_file_range(writer->fd, (off_t)writeback_from, (off_t)writeback_size,
-		                SYNC_FILE_RANGE_WRITE);
 	return offset;
 }
 
