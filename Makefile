@@ -55,7 +55,7 @@ $(BUILD)/%.o: %.S
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d)
 
-include tests/tests.mk
+include tests/tests.mk tests/fuzz/fuzz.mk
 
 install: all
 	install -D -m 755 $(BUILD)/sealpoint $(DESTDIR)$(PREFIX)/bin/sealpoint

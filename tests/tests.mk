@@ -1,8 +1,7 @@
 # How tests are built and run. Unit tests: tests/unit/test_*.c (cmocka), each a program linked with the
 # engine. Subjects: tests/subjects/*.c, programs that are dumped and restored and check themselves.
 # Scripts: tests/integration/*.sh and tests/real/*.sh, run as root, with helpers from tests/tools/*.c.
-# Fuzz targets: tests/fuzz/fuzz_*.c, built with make BUILD=build/fuzz CC=clang \
-# SANITIZE=fuzzer-no-link,address,undefined fuzz. tests/run.sh runs everything but those.
+# tests/run.sh runs all of these. Fuzz targets have rules of their own: tests/fuzz/fuzz.mk.
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/tests/unit/%)
 SUBJECT_SRC := $(wildcard tests/subjects/*.c)
@@ -11,8 +10,6 @@ TOOL_SRC := $(wildcard tests/tools/*.c)
 TOOL_BIN := $(TOOL_SRC:tests/tools/%.c=$(BUILD)/tests/tools/%)
 BENCH_SRC := $(wildcard tests/bench/*.c)
 BENCH_BIN := $(BENCH_SRC:tests/bench/%.c=$(BUILD)/tests/bench/%)
-FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
-FUZZ_BIN := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/tests/fuzz/%)
 
 $(BUILD)/tests/unit/%: tests/unit/%.c $(wildcard tests/unit/*.h) $(LIB)
 	@mkdir -p $(@D)
@@ -30,13 +27,8 @@ $(BUILD)/tests/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
 	$(CC) $(SP_CFLAGS) $(CFLAGS) -o $@ $<
 
-$(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(LIB)
-	@mkdir -p $(@D)
-	$(CC) $(SP_CFLAGS) $(CFLAGS) -fsanitize=fuzzer -o $@ $< $(LIB) $(SP_LIBS)
-
 unit: $(UNIT_BIN)
 subjects: $(SUBJECT_BIN)
-fuzz: $(FUZZ_BIN)
 test-programs: all $(UNIT_BIN) $(SUBJECT_BIN) $(TOOL_BIN)
 
 # The packages come first: what make reads from pkg-config is read anew by the second make.
@@ -55,4 +47,4 @@ bench:
 	+$(MAKE) all $(BENCH_BIN)
 	BUILD=$(BUILD) tests/bench/bench.py
 
-.PHONY: unit subjects fuzz test-programs check demo bench
+.PHONY: unit subjects test-programs check demo bench
