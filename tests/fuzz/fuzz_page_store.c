@@ -16,17 +16,28 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+static char path[] = "/dev/shm/sealpoint-fuzz.XXXXXX";
+
+static void remove_directory(void);
+
 static int directory(void)
 {
 	static int fd = -1;
-	char path[] = "/dev/shm/sealpoint-fuzz.XXXXXX";
 
 	if (fd < 0) {
 		if (!mkdtemp(path))
 			abort();
 		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		atexit(remove_directory);
 	}
 	return fd;
+}
+
+static void remove_directory(void)
+{
+	unlinkat(directory(), SP_IMAGE_PAGES, 0);
+	unlinkat(directory(), SP_IMAGE_PAGE_INDEX, 0);
+	rmdir(path);
 }
 
 static void write_pages(const struct fuzz_item *item)
