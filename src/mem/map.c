@@ -161,7 +161,7 @@ static int check_record(const struct sp_memory_build *build, const Sealpoint__Vm
 	    vma->offset % SP_PAGE_SIZE || vma->protection_key < 0 || vma->protection_key > 15)
 		return sp_fail(err, EBADMSG, "the record of memory at 0x%" PRIx64 " is damaged",
 		               vma->start);
-	if (sp_vma_maps_file(vma) && !sp_checkpoint_file(build->checkpoint, vma->file))
+	if (sp_vma_maps_file(vma) && (vma->file == 0 || vma->file > build->checkpoint->files.count))
 		return sp_fail(err, EBADMSG,
 		               "the record of memory at 0x%" PRIx64 " names no file (%s)",
 		               vma->start, vma->path);
@@ -181,7 +181,7 @@ static uint64_t map_flags(const Sealpoint__Vma *vma)
 	else
 		flags |= sp_vma_is_shared(vma) ? MAP_SHARED : MAP_PRIVATE;
 	if (vma->kind == SP_VMA_STACK)
-		flags |= MAP_GROWSDOWN | MAP_STACK;
+		flags |= MAP_GROWSDOWN;
 	if (vma->flags & SP_VMA_NO_RESERVE)
 		flags |= MAP_NORESERVE;
 	if (vma->kind == SP_VMA_HUGETLB)
