@@ -145,14 +145,20 @@ int sp_batch_read(struct sp_remote *remote, remote_addr from, void *buffer, size
 	return sp_process_read(remote->process->pid, from, buffer, size, err);
 }
 
+/** Forgets the calls of a batch that has run. The data area stays: it may hold arguments. */
+static void forget_calls(struct sp_remote *remote)
+{
+	sp_array_clear(&remote->calls);
+	sp_array_clear(&remote->labels);
+}
+
 static int run_single(struct sp_remote *remote, size_t index, int64_t *result, struct sp_error *err)
 {
 	int rc = sp_batch_run(remote, err);
 
 	if (!rc && result)
 		*result = sp_batch_result(remote, index);
-	sp_array_clear(&remote->calls);
-	sp_array_clear(&remote->labels);
+	forget_calls(remote);
 	return rc;
 }
 
@@ -160,8 +166,10 @@ int sp_remote_call(struct sp_remote *remote, int64_t *result, struct sp_error *e
                    const char *label, long number, uint64_t a0, uint64_t a1, uint64_t a2,
                    uint64_t a3, uint64_t a4, uint64_t a5)
 {
-	size_t index = sp_batch_call(remote, label, number, a0, a1, a2, a3, a4, a5);
+	size_t index;
 
+	forget_calls(remote);
+	index = sp_batch_call(remote, label, number, a0, a1, a2, a3, a4, a5);
 	return run_single(remote, index, result, err);
 }
 
@@ -169,7 +177,9 @@ int sp_remote_try(struct sp_remote *remote, int64_t *result, struct sp_error *er
                   const char *label, long number, uint64_t a0, uint64_t a1, uint64_t a2,
                   uint64_t a3, uint64_t a4, uint64_t a5)
 {
-	size_t index = sp_batch_try(remote, label, number, a0, a1, a2, a3, a4, a5);
+	size_t index;
 
+	forget_calls(remote);
+	index = sp_batch_try(remote, label, number, a0, a1, a2, a3, a4, a5);
 	return run_single(remote, index, result, err);
 }
