@@ -8,8 +8,8 @@
 #include <sys/shm.h>
 
 #define PAGE SP_PAGE_SIZE
-#define FIRST_MAPPING 0x100000000000ULL
-#define SECOND_MAPPING 0x200000000000ULL
+#define FIRST_MAPPING 0x200000000000ULL
+#define SECOND_MAPPING 0x300000000000ULL
 
 static void need(bool holds)
 {
