@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "image/pages.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -53,16 +54,21 @@ struct sp_cli {
 	int argc;
 	char **argv; /* argv[0] is the command's name; permuted by the option parser */
 	bool json;
+	const char *argument; /* of the option that was read last */
 	struct sp_log log;
 };
 
+extern const struct sp_command sp_command_dump;
+extern const struct sp_command sp_command_restore;
+extern const struct sp_command sp_command_inspect;
+extern const struct sp_command sp_command_verify;
 extern const struct sp_command sp_command_check;
+extern const struct sp_command sp_command_core;
 
-/* --- options and operands (options.c) -----------------------------------------------------------
- */
+/* --- options and operands (options.c) ----------------------------------------------------- */
 
 /**
- * The id of the next option, its argument in optarg; SP_OPTION_END after the last one;
+ * The id of the next option, its argument in cli->argument; SP_OPTION_END after the last one;
  * SP_OPTION_WRONG if there is something wrong with it, which has been said.
  */
 int sp_next_option(struct sp_cli *cli);
@@ -82,8 +88,7 @@ bool sp_parse_size(struct sp_cli *cli, const char *option, const char *text, uin
 /** Of `count` words, the one that `word` was probably meant to be, or NULL. */
 const char *sp_did_you_mean(const char *word, const char *const *words, size_t count);
 
-/* --- answers (output.c)
- * --------------------------------------------------------------------------- */
+/* --- answers (output.c) ------------------------------------------------------------------- */
 
 /** Tells a usage error and where help is. Returns SP_EXIT_USAGE. */
 int sp_usage_error(const struct sp_cli *cli, const char *format, ...)
@@ -93,6 +98,10 @@ int sp_command_failed(struct sp_cli *cli, const struct sp_error *err);
 /** Prints the object on stdout and frees it. Returns SP_EXIT_OK, or SP_EXIT_FAILED if stdout is
  * full or gone. */
 int sp_print_json(json_t *object);
+/** {"data": 12, "zero": 3, ...}: how many pages are in each state. */
+json_t *sp_page_counts_object(const uint64_t pages[SP_PAGE_STATES]);
+/** How many times larger the contents are than what is stored of them. */
+double sp_ratio(const struct sp_page_stats *stats);
 /** Prints a command's help on stdout. */
 void sp_print_command_help(const struct sp_command *command);
 

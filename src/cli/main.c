@@ -4,26 +4,42 @@
  */
 #include "cli/cli.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const struct sp_command *const commands[] = {
+        &sp_command_inspect,
+        &sp_command_verify,
         &sp_command_check,
+        &sp_command_core,
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
 
 static const char introduction[] =
-        "sealpoint saves a running program to a directory and brings it back, here or elsewhere.\n";
+        "sealpoint saves a running program to a directory and brings it back: here, on another\n"
+        "machine, or many times over.\n"
+        "\n"
+        "The three commands to know:\n"
+        "  sealpoint dump PID -o DIR    save the program with that process id, then end it\n"
+        "  sealpoint restore DIR        bring it back where it was, and wait for it\n"
+        "  sealpoint inspect DIR        look at what was saved\n";
+
+static const char examples[] =
+        "For example:\n"
+        "  sealpoint check                               # what does this machine allow?\n"
+        "  sealpoint dump $(pidof redis-server) -o saved # the server is saved and gone\n"
+        "  sealpoint restore saved --detach              # and is back, with all its data\n"
+        "  sealpoint dump 4242 -o snapshot --leave-running\n";
 
 static void print_help(FILE *out)
 {
-	fputs(introduction, out);
-	fprintf(out, "\nCommands:\n");
+	fprintf(out, "%s\nAll commands:\n", introduction);
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
 		fprintf(out, "  %-9s %s\n", commands[i]->name, commands[i]->summary);
-	fprintf(out, "\n\"sealpoint help COMMAND\" tells all about one of them.\n");
+	fprintf(out, "\n%s\n\"sealpoint help COMMAND\" tells all about one of them.\n", examples);
 }
 
 static const struct sp_command *find_command(const char *name)
@@ -90,6 +106,7 @@ int main(int argc, char **argv)
 	cli.command = find_command(name);
 	if (!cli.command)
 		return unknown_command(&cli, name);
+	signal(SIGCHLD, SIG_DFL); /* whoever started us may ignore it, but we wait for children */
 	sp_log_init(&cli.log, false, false);
 	return cli.command->run(&cli);
 }

@@ -118,6 +118,7 @@ int sp_next_option(struct sp_cli *cli)
 		result = getopt_long(cli->argc, cli->argv, parser.letters,
 		                     parser.long_options.items, NULL);
 	} while (result == SP_OPTION_JSON); /* main.c has seen it: it counts for errors as well */
+	cli->argument = optarg;
 	if (result == SP_OPTION_HELP) {
 		sp_print_command_help(cli->command);
 		exit(SP_EXIT_OK);
@@ -137,8 +138,7 @@ char **sp_operands(struct sp_cli *cli, const char *const *names)
 	while (names[wanted])
 		wanted++;
 	if (given < wanted) {
-		sp_usage_error(cli, "%s is missing: sealpoint %s %s", names[given],
-		               cli->command->name, cli->command->synopsis);
+		sp_usage_error(cli, "%s is missing", names[given]);
 		return NULL;
 	}
 	if (given > wanted) {

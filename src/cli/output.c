@@ -35,10 +35,10 @@ int sp_usage_error(const struct sp_cli *cli, const char *format, ...)
 	if (cli->json)
 		sp_print_json(error_object("usage", NULL, message));
 	else if (cli->command)
-		fprintf(stderr, "sealpoint %s: %s\nTry \"sealpoint %s --help\".\n",
+		fprintf(stderr, "sealpoint %s: %s (\"sealpoint help %s\" tells more)\n",
 		        cli->command->name, message, cli->command->name);
 	else
-		fprintf(stderr, "sealpoint: %s\nTry \"sealpoint --help\".\n", message);
+		fprintf(stderr, "sealpoint: %s (\"sealpoint help\" tells more)\n", message);
 	return SP_EXIT_USAGE;
 }
 
@@ -62,6 +62,21 @@ int sp_print_json(json_t *object)
 		return SP_EXIT_OK;
 	fprintf(stderr, "sealpoint: cannot write the answer: %s\n", strerror(errno));
 	return SP_EXIT_FAILED;
+}
+
+json_t *sp_page_counts_object(const uint64_t pages[SP_PAGE_STATES])
+{
+	json_t *object = json_object();
+
+	for (int state = 0; state < SP_PAGE_STATES; state++)
+		json_object_set_new(object, sp_page_state_name(state),
+		                    json_integer((json_int_t)pages[state]));
+	return object;
+}
+
+double sp_ratio(const struct sp_page_stats *stats)
+{
+	return stats->stored_bytes ? (double)stats->raw_bytes / (double)stats->stored_bytes : 1;
 }
 
 /* "  -o, --output DIR", then the explanation from HELP_COLUMN on, under itself when it has lines.

@@ -115,6 +115,9 @@ static void probe_uffd_copy(struct sp_probe_result *result)
 	                                 register_pages(fd, pages, UFFDIO_REGISTER_MODE_MISSING) &&
 	                                 ioctl(fd, UFFDIO_COPY, &copy) == 0 &&
 	                                 !strcmp(pages, contents));
+	if (!result->present)
+		sp_probe_detail(result, "%s; memory is populated first instead, which takes longer",
+		                strerror(errno));
 }
 
 /* Protects the pages, writes to one, and wants that one alone to be reported. */
@@ -218,7 +221,7 @@ static void probe_huge_pages(struct sp_probe_result *result)
 const struct sp_probe sp_memory_probes[] = {
         {"PAGEMAP_SCAN", SP_NEEDED_SOMETIMES, "finding the pages that matter quickly", "Linux 6.7",
          probe_pagemap_scan},
-        {"userfaultfd, UFFDIO_COPY", SP_NEEDED_ALWAYS, "filling memory from outside", "Linux 4.3",
+        {"userfaultfd, UFFDIO_COPY", SP_NEEDED_SOMETIMES, "filling memory quickly", "Linux 4.3",
          probe_uffd_copy},
         {"MADV_POPULATE_WRITE", SP_NEEDED_ALWAYS, "filling huge pages and file mappings",
          "Linux 5.14", probe_populate_write},

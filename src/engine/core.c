@@ -50,8 +50,7 @@ struct core {
 	int fd;
 };
 
-/* --- the mapped files
- * ----------------------------------------------------------------------------- */
+/* --- the mapped files --------------------------------------------------------------------- */
 
 /* Shared memory without a name exists only in the checkpoint: its kind builds it up again. */
 static bool wants_file(const Sealpoint__Vma *vma)
@@ -107,8 +106,7 @@ static int mapped_file(struct core *core, const Sealpoint__Vma *vma, bool *asked
 	return core->files.fds[vma->file];
 }
 
-/* --- segments
- * --------------------------------------------------------------------------------------- */
+/* --- segments ----------------------------------------------------------------------------- */
 
 /* Where the walk over the pages of one mapping has come to. */
 struct planner {
@@ -199,8 +197,7 @@ static int plan_segments(struct core *core, struct sp_error *err)
 	return 0;
 }
 
-/* --- headers
- * ------------------------------------------------------------------------------------------ */
+/* --- headers ------------------------------------------------------------------------------ */
 
 /* With more segments than a header can count, their number stands in the first section header. */
 static bool many_segments(const struct core *core)
@@ -296,8 +293,7 @@ static int write_headers(struct core *core, struct sp_error *err)
 	return result < 0 ? sp_fail_errno(err, -result, "cannot write it") : 0;
 }
 
-/* --- contents
- * ----------------------------------------------------------------------------------------- */
+/* --- contents ----------------------------------------------------------------------------- */
 
 static bool all_zero(const char *bytes, size_t size)
 {
@@ -423,8 +419,7 @@ static int copy_contents(struct core *core, struct sp_error *err)
 	return 0;
 }
 
-/* --- the file
- * ----------------------------------------------------------------------------------------- */
+/* --- the file ----------------------------------------------------------------------------- */
 
 static int write_core(struct core *core, struct sp_error *err)
 {

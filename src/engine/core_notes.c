@@ -100,9 +100,11 @@ static int add_facet_notes(struct sp_array *notes, Sealpoint__Facet *const *face
 	return 0;
 }
 
+/* A debugger looks for these files, so those without a name are left out. */
 static bool maps_named_file(const Sealpoint__Vma *vma, const Sealpoint__Process *process)
 {
-	return vma->pid == process->pid && vma->file && vma->path[0] == '/';
+	return vma->pid == process->pid && vma->file && vma->path[0] == '/' &&
+	       !(vma->flags & SP_VMA_DELETED);
 }
 
 /* NT_FILE: count and page size, a triple of start, end and file page for each, then all the names.

@@ -10,7 +10,7 @@ static int count_run(void *context, const struct sp_page_run *run)
 }
 
 int sp_summarize_mappings(struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
-			  struct sp_array *summaries, struct sp_error *err)
+                          struct sp_array *summaries, struct sp_error *err)
 {
 	for (size_t i = 0; i < checkpoint->vmas.count; i++) {
 		const Sealpoint__Vma *vma = *(Sealpoint__Vma **)sp_array_at(&checkpoint->vmas, i);
@@ -23,7 +23,7 @@ int sp_summarize_mappings(struct sp_checkpoint *checkpoint, const Sealpoint__Pro
 		summary = sp_array_push(summaries);
 		summary->vma = vma;
 		result = sp_page_store_walk(checkpoint->pages, process->memory_object, range,
-					    count_run, summary, err);
+		                            count_run, summary, err);
 		if (result < 0)
 			return result;
 	}

@@ -1,0 +1,74 @@
+/* `sealpoint core`: an ELF core file of a checkpoint, for debuggers. */
+#include "cli/cli.h"
+
+#include "engine/engine.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+static const struct sp_option options[] = {
+        {'o', "output", "FILE", "the core file to write"},
+        {0},
+};
+
+static int answer(struct sp_cli *cli, const struct sp_checkpoint *checkpoint, const char *path)
+{
+	const Sealpoint__Process *process = sp_checkpoint_root(checkpoint);
+	struct stat stat = {0};
+
+	lstat(path, &stat);
+	sp_progress_end(&cli->log);
+	if (cli->json)
+		return sp_print_json(json_pack("{s:s, s:I, s:I, s:I}", "core", path, "pid",
+		                               (json_int_t)process->pid, "bytes",
+		                               (json_int_t)stat.st_size, "bytes_on_disk",
+		                               (json_int_t)stat.st_blocks * 512));
+	printf("wrote %s: %s, %s on disk\n", path, sp_show_bytes((uint64_t)stat.st_size).text,
+	       sp_show_bytes((uint64_t)stat.st_blocks * 512).text);
+	printf("look at it with: gdb %s %s\n", process->executable, path);
+	return SP_EXIT_OK;
+}
+
+static int run(struct sp_cli *cli)
+{
+	struct sp_checkpoint *checkpoint;
+	struct sp_error err = {0};
+	const char *path = NULL;
+	char **operands;
+	int option, result;
+
+	while ((option = sp_next_option(cli)) != SP_OPTION_END) {
+		if (option != 'o')
+			return SP_EXIT_USAGE;
+		path = cli->argument;
+	}
+	operands = sp_operands(cli, (const char *const[]){"DIR", NULL});
+	if (!operands)
+		return SP_EXIT_USAGE;
+	if (!path)
+		return sp_usage_error(cli, "say with -o FILE where to write the core file");
+	if (sp_checkpoint_open(&checkpoint, operands[0], &err) < 0)
+		return sp_command_failed(cli, &err);
+	result = sp_write_core(checkpoint, path, &cli->log, &err);
+	result = result < 0 ? sp_command_failed(cli, &err) : answer(cli, checkpoint, path);
+	sp_checkpoint_close(checkpoint);
+	return result;
+}
+
+const struct sp_command sp_command_core = {
+        .name = "core",
+        .synopsis = "DIR -o FILE [--json]",
+        .summary = "write an ELF core file of a checkpoint, for gdb",
+        .description = "Writes what was saved in DIR as an ELF core file, with all threads, their "
+                       "registers and\n"
+                       "all memory, so that a debugger can look into the program as it was. The "
+                       "checkpoint is not\n"
+                       "changed, and the program does not have to run.\n\n"
+                       "Memory that was a page of a file is taken from that file if it is still "
+                       "the same;\n"
+                       "otherwise the debugger is left to find it.",
+        .options = options,
+        .examples = "  sealpoint core /var/tmp/saved -o core\n"
+                    "  gdb -batch -ex 'thread apply all backtrace' /usr/bin/redis-server core",
+        .run = run,
+};

@@ -1,0 +1,193 @@
+/* A checkpoint as one JSON object. Field names are stable: they are added to, not changed. */
+#include "cli/inspect.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static json_t *hex(const uint8_t *bytes, size_t size)
+{
+	char text[2 * 32 + 1] = "";
+
+	for (size_t i = 0; i < size && i < 32; i++)
+		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+	return json_string(text);
+}
+
+/* Addresses use all 64 bits, which JSON readers do not promise to keep: they are written in
+ * hexadecimal. */
+static json_t *address(uint64_t value)
+{
+	return json_sprintf("0x%" PRIx64, value);
+}
+
+/* What people named (a path, a thread) need not be UTF-8; other bytes become '?'. */
+static json_t *text_of(const char *text)
+{
+	json_t *string = json_string(text);
+	char copy[4096];
+	size_t size = 0;
+
+	if (string)
+		return string;
+	for (; text[size] && size < sizeof(copy) - 1; size++)
+		copy[size] = (signed char)text[size] < 0 ? '?' : text[size];
+	copy[size] = '\0';
+	return json_string(copy);
+}
+
+static json_t *facet_list(Sealpoint__Facet *const *facets, size_t count)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(list,
+		                      json_pack("{s:s, s:s, s:o}", "name", facets[i]->name, "title",
+		                                sp_facet_title(facets[i]), "description",
+		                                text_of(sp_describe_facet(facets[i]).text)));
+	return list;
+}
+
+static json_t *process_object(const struct sp_inspection *inspection)
+{
+	const Sealpoint__Process *process = inspection->process;
+
+	return json_pack("{s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o}", "pid",
+	                 (json_int_t)process->pid, "parent_pid", (json_int_t)process->ppid,
+	                 "process_group", (json_int_t)process->pgid, "session",
+	                 (json_int_t)process->sid, "stopped", process->stopped, "name",
+	                 text_of(process->comm), "executable", text_of(process->executable),
+	                 "command_line", text_of(process->command_line), "state",
+	                 facet_list(process->facets, process->n_facets));
+}
+
+static json_t *thread_list(const struct sp_inspection *inspection)
+{
+	const struct sp_array *threads = &inspection->checkpoint->threads;
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < threads->count; i++) {
+		const Sealpoint__Thread *thread = *(Sealpoint__Thread **)sp_array_at(threads, i);
+
+		json_array_append_new(
+		        list,
+		        json_pack("{s:I, s:I, s:o, s:o, s:I, s:o}", "pid", (json_int_t)thread->pid,
+		                  "tid", (json_int_t)thread->tid, "name", text_of(thread->comm),
+		                  "blocked_signals", address(thread->signal_mask),
+		                  "extended_state_bytes", (json_int_t)thread->xstate.len, "state",
+		                  facet_list(thread->facets, thread->n_facets)));
+	}
+	return list;
+}
+
+static json_t *flag_list(uint32_t flags)
+{
+	json_t *list = json_array();
+	const char *flag;
+	size_t next = 0;
+
+	while ((flag = sp_mapping_flag(flags, &next)))
+		json_array_append_new(list, json_string(flag));
+	return list;
+}
+
+static json_t *mapping_object(const struct sp_mapping_summary *summary)
+{
+	const Sealpoint__Vma *vma = summary->vma;
+	char prot[5];
+
+	sp_vma_describe_prot((int)vma->prot, vma->flags, prot);
+	return json_pack("{s:o, s:o, s:I, s:s, s:s, s:b, s:o, s:I, s:I, s:I, s:o, s:o, s:I, s:o}",
+	                 "start", address(vma->start), "end", address(vma->end), "bytes",
+	                 (json_int_t)(vma->end - vma->start), "protection", prot, "kind",
+	                 sp_vma_kind_name(vma->kind), "sealed", !!(vma->flags & SP_VMA_SEALED),
+	                 "flags", flag_list(vma->flags), "page_size",
+	                 (json_int_t)1 << vma->page_shift, "protection_key",
+	                 (json_int_t)vma->protection_key, "file", (json_int_t)vma->file, "path",
+	                 text_of(vma->path), "name", text_of(vma->name), "offset",
+	                 (json_int_t)vma->offset, "pages", sp_page_counts_object(summary->pages));
+}
+
+static json_t *mapping_list(const struct sp_inspection *inspection)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < inspection->mappings->count; i++)
+		json_array_append_new(list, mapping_object(sp_array_at(inspection->mappings, i)));
+	return list;
+}
+
+static json_t *open_file_list(const struct sp_inspection *inspection)
+{
+	const struct sp_array *files = &inspection->checkpoint->files;
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < files->count; i++) {
+		const Sealpoint__OpenFile *file = *(Sealpoint__OpenFile **)sp_array_at(files, i);
+
+		json_array_append_new(list, json_pack("{s:I, s:s, s:s, s:I, s:b, s:o}", "id",
+		                                      (json_int_t)file->id, "kind", file->kind,
+		                                      "title", sp_file_title(file), "flags",
+		                                      (json_int_t)file->flags, "mapping_only",
+		                                      file->mapping_only, "description",
+		                                      text_of(sp_describe_file(file).text)));
+	}
+	return list;
+}
+
+static json_t *descriptor_list(const struct sp_inspection *inspection)
+{
+	const struct sp_array *descriptors = &inspection->checkpoint->descriptors;
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < descriptors->count; i++) {
+		const Sealpoint__Descriptor *descriptor =
+		        *(Sealpoint__Descriptor **)sp_array_at(descriptors, i);
+
+		json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:b}", "pid",
+		                                      (json_int_t)descriptor->pid, "number",
+		                                      (json_int_t)descriptor->number, "file",
+		                                      (json_int_t)descriptor->file, "close_on_exec",
+		                                      descriptor->close_on_exec));
+	}
+	return list;
+}
+
+static json_t *image_file_list(const Sealpoint__Manifest *manifest)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < manifest->n_files; i++)
+		json_array_append_new(list,
+		                      json_pack("{s:s, s:I}", "name", manifest->files[i]->name,
+		                                "bytes", (json_int_t)manifest->files[i]->size));
+	return list;
+}
+
+static json_t *checkpoint_object(const struct sp_inspection *inspection)
+{
+	const Sealpoint__Manifest *manifest = inspection->checkpoint->manifest;
+
+	return json_pack("{s:s, s:o, s:o, s:s, s:I, s:s, s:s, s:s, s:I, s:s, s:I, s:I, s:o}",
+	                 "directory", inspection->checkpoint->path, "id",
+	                 hex(manifest->id.data, manifest->id.len), "version",
+	                 json_sprintf("%u.%u", manifest->version_major, manifest->version_minor),
+	                 "tool_version", manifest->tool_version, "created_unix_ns",
+	                 (json_int_t)manifest->created_unix_ns, "hostname", manifest->hostname,
+	                 "kernel", manifest->kernel, "arch", manifest->arch, "page_size",
+	                 (json_int_t)manifest->page_size, "parent", manifest->parent_path,
+	                 "freeze_ns", (json_int_t)manifest->freeze_ns, "image_bytes",
+	                 (json_int_t)inspection->image_bytes, "files", image_file_list(manifest));
+}
+
+json_t *sp_inspection_object(const struct sp_inspection *inspection)
+{
+	const struct sp_page_stats *pages = &inspection->pages;
+
+	return json_pack(
+	        "{s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:I, s:I}}", "checkpoint",
+	        checkpoint_object(inspection), "process", process_object(inspection), "threads",
+	        thread_list(inspection), "mappings", mapping_list(inspection), "open_files",
+	        open_file_list(inspection), "descriptors", descriptor_list(inspection), "pages",
+	        "states", sp_page_counts_object(pages->pages), "contents_bytes",
+	        (json_int_t)pages->raw_bytes, "stored_bytes", (json_int_t)pages->stored_bytes);
+}

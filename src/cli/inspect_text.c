@@ -1,0 +1,449 @@
+/*
+ * A checkpoint at a glance: who it was, and then a table each of threads, mappings, descriptors and
+ * the rest of its state. Made for terminals of 80 columns and more: what is too long loses its
+ * middle, not the line.
+ */
+#include "cli/inspect.h"
+
+#include "base/cleanup.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static void heading(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void heading(const char *format, ...)
+{
+	bool styled = sp_output_styled();
+	va_list args;
+
+	fputs(styled ? "\033[1m" : "", stdout);
+	va_start(args, format);
+	vprintf(format, args);
+	va_end(args);
+	puts(styled ? "\033[0m" : "");
+}
+
+/* Names come from the saved program: what would steer a terminal is not printed as it is. */
+static void print_plain(const char *text, size_t length)
+{
+	for (size_t i = 0; i < length; i++)
+		putchar(iscntrl((unsigned char)text[i]) ? ' ' : text[i]);
+}
+
+/* A path in at most `room` columns: its beginning gives way, because the end tells most. */
+static void print_path(const char *text, size_t room)
+{
+	size_t length = strlen(text);
+
+	if (length > room) {
+		fputs("...", stdout);
+		text += length - (room - 3);
+	}
+	print_plain(text, strlen(text));
+}
+
+/* A sentence in at most `room` columns: its end gives way. */
+static void print_sentence(const char *text, size_t room)
+{
+	size_t length = strlen(text);
+
+	print_plain(text, length <= room ? length : room - 3);
+	fputs(length <= room ? "" : "...", stdout);
+}
+
+static size_t room_behind(size_t used)
+{
+	size_t width = sp_output_width();
+
+	return width > used + 8 ? width - used : 8;
+}
+
+/* --- the header --------------------------------------------------------------------------- */
+
+static void print_field(const char *name, const char *value)
+{
+	if (!value[0])
+		return;
+	printf("  %-9s ", name);
+	print_sentence(value, room_behind(12));
+	putchar('\n');
+}
+
+static void print_saved(const Sealpoint__Manifest *manifest)
+{
+	time_t seconds = (time_t)(manifest->created_unix_ns / 1000000000);
+	char when[64];
+	struct tm local;
+	sp_cleanup_free char *text = NULL;
+
+	localtime_r(&seconds, &local);
+	strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S %z", &local);
+	text = sp_format("%s on %s, Linux %s, %s", when, manifest->hostname, manifest->kernel,
+	                 manifest->arch);
+	print_field("saved", text);
+}
+
+static void print_parent(const Sealpoint__Manifest *manifest)
+{
+	sp_cleanup_free char *text = NULL;
+
+	if (!manifest->parent_path[0])
+		return;
+	text = sp_format("%s (contents of unchanged pages are there)", manifest->parent_path);
+	print_field("parent", text);
+}
+
+static void print_header(const struct sp_inspection *inspection)
+{
+	const Sealpoint__Manifest *manifest = inspection->checkpoint->manifest;
+	const Sealpoint__Process *process = inspection->process;
+	sp_cleanup_free char *image = sp_format(
+	        "%s in %zu files; contents %s, ratio %.1f",
+	        sp_show_bytes(inspection->image_bytes).text, manifest->n_files,
+	        sp_show_bytes(inspection->pages.raw_bytes).text, sp_ratio(&inspection->pages));
+
+	heading("%s, process %u%s", process->comm, process->pid,
+	        process->stopped ? ", stopped" : "");
+	print_field("command", process->command_line);
+	print_field("program", process->executable);
+	print_saved(manifest);
+	print_field("frozen",
+	            manifest->freeze_ns ? sp_show_duration(manifest->freeze_ns).text : "");
+	print_field("image", image);
+	print_parent(manifest);
+}
+
+/* --- threads ------------------------------------------------------------------------------ */
+
+static void print_blocked(uint64_t mask)
+{
+	const char *separator = " ";
+
+	if (__builtin_popcountll(mask) > 16) {
+		printf(" %d of them", __builtin_popcountll(mask));
+		return;
+	}
+	for (int signal = 1; signal <= 64; signal++) {
+		const char *name = sigabbrev_np(signal);
+
+		if (!(mask >> (signal - 1) & 1))
+			continue;
+		if (name)
+			printf("%s%s", separator, name);
+		else
+			printf("%s%d", separator, signal);
+	}
+}
+
+static void print_threads(const struct sp_inspection *inspection)
+{
+	const struct sp_array *threads = &inspection->checkpoint->threads;
+
+	putchar('\n');
+	heading("THREADS  %zu", threads->count);
+	printf("  %7s  %-16s %s\n", "TID", "NAME", "BLOCKED SIGNALS");
+	for (size_t i = 0; i < threads->count; i++) {
+		const Sealpoint__Thread *thread = *(Sealpoint__Thread **)sp_array_at(threads, i);
+
+		printf("  %7u  ", thread->tid);
+		print_plain(thread->comm, strlen(thread->comm));
+		if (thread->signal_mask)
+			printf("%*s", 16 - (int)strlen(thread->comm), "");
+		print_blocked(thread->signal_mask);
+		putchar('\n');
+	}
+}
+
+/* --- mappings ----------------------------------------------------------------------------- */
+
+/* The states a reader compares, in the order of the columns. */
+static const enum sp_page_state columns[] = {SP_PAGE_DATA, SP_PAGE_ZERO, SP_PAGE_FILE, SP_PAGE_HOLE,
+                                             SP_PAGE_GUARD};
+static const char *const column_titles[] = {"DATA", "ZERO", "FILE", "HOLE", "GUARD"};
+
+#define COLUMN_COUNT (sizeof(columns) / sizeof(columns[0]))
+
+/* "4K", "12.5M", "1.2G": as short as a table wants it. */
+static struct sp_text short_size(uint64_t bytes)
+{
+	static const char units[] = "KMGTPE";
+	double value = (double)bytes / 1024;
+	struct sp_text result;
+	size_t unit = 0;
+
+	while (value >= 999.5) {
+		value /= 1024;
+		unit++;
+	}
+	snprintf(result.text, sizeof(result.text), value < 10 && unit ? "%.1f%c" : "%.0f%c", value,
+	         units[unit]);
+	return result;
+}
+
+/* One line of the table: a mapping, or several in a row of one file. */
+struct row {
+	const Sealpoint__Vma *vma; /* the first one */
+	size_t count;
+	uint64_t bytes;
+	uint64_t pages[SP_PAGE_STATES];
+};
+
+static void add_to_row(struct row *row, const struct sp_mapping_summary *summary)
+{
+	row->count++;
+	row->bytes += summary->vma->end - summary->vma->start;
+	for (int state = 0; state < SP_PAGE_STATES; state++)
+		row->pages[state] += summary->pages[state];
+}
+
+/* A shared library has five mappings: seen together they are one thing. */
+static bool belongs_to_row(const struct row *row, const Sealpoint__Vma *vma)
+{
+	const uint32_t hidden = SP_VMA_MAY_WRITE;
+
+	return vma->path[0] == '/' && !strcmp(row->vma->path, vma->path) &&
+	       row->vma->kind == vma->kind && (row->vma->flags & ~hidden) == (vma->flags & ~hidden);
+}
+
+static void make_rows(const struct sp_inspection *inspection, struct sp_array *rows,
+                      struct row *total)
+{
+	for (size_t i = 0; i < inspection->mappings->count; i++) {
+		const struct sp_mapping_summary *summary = sp_array_at(inspection->mappings, i);
+		struct row *row = rows->count ? sp_array_at(rows, rows->count - 1) : NULL;
+
+		/* The kernel's own page, in every process the same, is not worth a line. */
+		if (summary->vma->kind == SP_VMA_VSYSCALL)
+			continue;
+		if (!row || inspection->all || !belongs_to_row(row, summary->vma)) {
+			row = sp_array_push(rows);
+			row->vma = summary->vma;
+		}
+		add_to_row(row, summary);
+		add_to_row(total, summary);
+	}
+}
+
+/* Guard pages are rare: their column is there only with them. Returns the columns used. */
+static size_t print_page_cells(const uint64_t *pages, const struct row *total)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < COLUMN_COUNT; i++) {
+		if (columns[i] == SP_PAGE_GUARD && !total->pages[SP_PAGE_GUARD])
+			continue;
+		if (pages && pages[columns[i]])
+			used += (size_t)printf(" %7" PRIu64, pages[columns[i]]);
+		else
+			used += (size_t)printf(" %7s", pages ? "-" : column_titles[i]);
+	}
+	return used;
+}
+
+static const char *row_subject(const struct row *row)
+{
+	const Sealpoint__Vma *vma = row->vma;
+
+	if (vma->kind == SP_VMA_SHARED_ANON)
+		return "shared anonymous";
+	return vma->path[0] ? vma->path : vma->name;
+}
+
+/* What may be done with the mapping, or how many share the line. */
+static struct sp_text row_permissions(const struct row *row)
+{
+	struct sp_text result;
+	char prot[5];
+
+	sp_vma_describe_prot((int)row->vma->prot, row->vma->flags, prot);
+	if (row->count == 1)
+		snprintf(result.text, sizeof(result.text), "%s", prot);
+	else
+		snprintf(result.text, sizeof(result.text), "(%zu)", row->count);
+	return result;
+}
+
+static char *flag_words(uint32_t flags)
+{
+	char *words = sp_strdup("");
+	const char *flag;
+	size_t next = 0;
+
+	while ((flag = sp_mapping_flag(flags, &next))) {
+		char *longer = sp_format("%s %s", words, flag);
+
+		free(words);
+		words = longer;
+	}
+	return words;
+}
+
+static void print_row(const struct row *row, const struct row *total)
+{
+	const char *subject = row_subject(row);
+	/* A path says itself that its file was deleted. */
+	sp_cleanup_free char *words = flag_words(row->vma->flags & ~(uint32_t)SP_VMA_DELETED);
+	size_t used, room, length = strlen(words);
+
+	used = (size_t)printf("  %12" PRIx64 "  %4s %6s", row->vma->start,
+	                      row_permissions(row).text, short_size(row->bytes).text);
+	used += print_page_cells(row->pages, total);
+	if (subject[0] || words[0]) {
+		room = room_behind(used + 2);
+		printf("  ");
+		print_path(subject, room > length + 8 ? room - length : 8);
+		fputs(subject[0] ? words : words + 1, stdout);
+	}
+	putchar('\n');
+}
+
+static void print_mappings(const struct sp_inspection *inspection)
+{
+	sp_cleanup_array struct sp_array rows = SP_ARRAY_OF(struct row);
+	struct row total = {0};
+
+	make_rows(inspection, &rows, &total);
+	putchar('\n');
+	heading("MAPPINGS  %zu, %s, in pages of 4 KiB", total.count,
+	        sp_show_bytes(total.bytes).text);
+	printf("  %12s  PERM   SIZE", "START");
+	print_page_cells(NULL, &total);
+	printf("  WHAT\n");
+	for (size_t i = 0; i < rows.count; i++)
+		print_row(sp_array_at(&rows, i), &total);
+	printf("  %12s       %6s", "all", short_size(total.bytes).text);
+	print_page_cells(total.pages, &total);
+	putchar('\n');
+}
+
+/* --- descriptors -------------------------------------------------------------------------- */
+
+/* The first descriptor of the same open file, if this is not it. */
+static const Sealpoint__Descriptor *duplicated_from(const struct sp_array *descriptors,
+                                                    size_t index)
+{
+	const Sealpoint__Descriptor *descriptor =
+	        *(Sealpoint__Descriptor **)sp_array_at(descriptors, index);
+
+	for (size_t i = 0; i < index; i++) {
+		const Sealpoint__Descriptor *earlier =
+		        *(Sealpoint__Descriptor **)sp_array_at(descriptors, i);
+
+		if (earlier->file == descriptor->file && earlier->pid == descriptor->pid)
+			return earlier;
+	}
+	return NULL;
+}
+
+static void print_descriptor(const struct sp_inspection *inspection, size_t index)
+{
+	const struct sp_array *descriptors = &inspection->checkpoint->descriptors;
+	const Sealpoint__Descriptor *descriptor =
+	        *(Sealpoint__Descriptor **)sp_array_at(descriptors, index);
+	const Sealpoint__Descriptor *original = duplicated_from(descriptors, index);
+	const Sealpoint__OpenFile *file =
+	        sp_checkpoint_file(inspection->checkpoint, descriptor->file);
+	struct sp_line what = sp_describe_file(file);
+	size_t used = (size_t)printf("  %5u  ", descriptor->number);
+
+	if (original) {
+		printf("same as %u\n", original->number);
+		return;
+	}
+	used += (size_t)printf(what.text[0] ? "%-22s " : "%s", sp_file_title(file));
+	print_sentence(what.text, room_behind(used));
+	putchar('\n');
+}
+
+static void print_descriptors(const struct sp_inspection *inspection)
+{
+	const struct sp_array *descriptors = &inspection->checkpoint->descriptors;
+
+	if (!descriptors->count)
+		return;
+	putchar('\n');
+	heading("DESCRIPTORS  %zu", descriptors->count);
+	printf("  %5s  %-22s WHAT\n", "FD", "KIND");
+	for (size_t i = 0; i < descriptors->count; i++)
+		print_descriptor(inspection, i);
+}
+
+/* --- the rest of its state ---------------------------------------------------------------- */
+
+/* What has nothing to tell is not shown: it is there, and as every program has it. */
+static void print_facet(const char *whose, const Sealpoint__Facet *facet)
+{
+	struct sp_line line = sp_describe_facet(facet);
+	size_t used;
+
+	if (!line.text[0])
+		return;
+	used = (size_t)printf("  %7s  %-23s ", whose, sp_facet_title(facet));
+	print_sentence(line.text, room_behind(used));
+	putchar('\n');
+}
+
+/* Does this thread have the very same to tell? */
+static bool has_facet(const Sealpoint__Thread *thread, const Sealpoint__Facet *wanted)
+{
+	for (size_t i = 0; i < thread->n_facets; i++) {
+		const Sealpoint__Facet *facet = thread->facets[i];
+
+		if (!strcmp(facet->name, wanted->name))
+			return !strcmp(sp_describe_facet(facet).text,
+			               sp_describe_facet(wanted).text);
+	}
+	return false;
+}
+
+static bool all_have_facet(const struct sp_array *threads, const Sealpoint__Facet *facet)
+{
+	for (size_t i = 0; i < threads->count; i++)
+		if (!has_facet(*(Sealpoint__Thread **)sp_array_at(threads, i), facet))
+			return false;
+	return true;
+}
+
+/* What all threads have in common stands there once. */
+static void print_thread_state(const struct sp_array *threads)
+{
+	for (size_t i = 0; i < threads->count; i++) {
+		const Sealpoint__Thread *thread = *(Sealpoint__Thread **)sp_array_at(threads, i);
+		char tid[16];
+
+		snprintf(tid, sizeof(tid), "%u", thread->tid);
+		for (size_t j = 0; j < thread->n_facets; j++) {
+			bool common = all_have_facet(threads, thread->facets[j]);
+
+			if (!common)
+				print_facet(tid, thread->facets[j]);
+			else if (i == 0)
+				print_facet(threads->count > 1 ? "threads" : "thread",
+				            thread->facets[j]);
+		}
+	}
+}
+
+static void print_state(const struct sp_inspection *inspection)
+{
+	const Sealpoint__Process *process = inspection->process;
+
+	putchar('\n');
+	heading("STATE");
+	for (size_t i = 0; i < process->n_facets; i++)
+		print_facet("process", process->facets[i]);
+	print_thread_state(&inspection->checkpoint->threads);
+}
+
+void sp_print_inspection(const struct sp_inspection *inspection)
+{
+	print_header(inspection);
+	print_threads(inspection);
+	print_mappings(inspection);
+	print_descriptors(inspection);
+	print_state(inspection);
+}
