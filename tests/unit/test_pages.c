@@ -636,6 +636,14 @@ static void reset_peak(void)
 	assert_int_equal(write(fd, "5", 1), 1);
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#endif
+
 static void a_million_runs_fit_in_64_mib(void **state)
 {
 	struct scratch scratch = scratch_make();
