@@ -51,7 +51,7 @@ struct sp_dump_result {
  * directory does not exist. The target is killed (or left stopped) only after the commit.
  */
 int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result,
-	    struct sp_error *err);
+            struct sp_error *err);
 
 /* --- restore ---------------------------------------------------------------------------------------- */
 
@@ -76,7 +76,7 @@ struct sp_restore_result {
  * failure no process is left and the checkpoint is untouched.
  */
 int sp_restore(const struct sp_restore_options *options, struct sp_restore_result *result,
-	       struct sp_error *err);
+               struct sp_error *err);
 
 /* --- check ------------------------------------------------------------------------------------------ */
 
@@ -103,12 +103,12 @@ struct sp_mapping_summary {
 
 /** Counts the page states of each mapping of a process. `summaries` holds struct sp_mapping_summary. */
 int sp_summarize_mappings(struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
-			  struct sp_array *summaries, struct sp_error *err);
+                          struct sp_array *summaries, struct sp_error *err);
 
 /* --- core ------------------------------------------------------------------------------------------- */
 
 /** Writes an ELF core file of the checkpoint's process: all threads, registers, mappings and memory. */
 int sp_write_core(struct sp_checkpoint *checkpoint, const char *path, struct sp_log *log,
-		  struct sp_error *err);
+                  struct sp_error *err);
 
 #endif

@@ -77,8 +77,8 @@ static int by_size(const void *a, const void *b)
 
 /** A C library is far smaller than the programs that are worth the trouble: smallest mappings
  * first. */
-static int find_code(pid_t pid, const struct sp_array *maps, struct sp_foothold *foothold,
-                     struct sp_error *err)
+static int find_code(pid_t pid, const struct sp_array *maps, struct sp_range except,
+                     struct sp_foothold *foothold, struct sp_error *err)
 {
 	sp_cleanup_array struct sp_array sorted = SP_ARRAY_OF(struct sp_map);
 	sp_cleanup_free uint8_t *buffer = sp_alloc(SEARCH_CHUNK + 64);
@@ -87,7 +87,7 @@ static int find_code(pid_t pid, const struct sp_array *maps, struct sp_foothold 
 	for (size_t i = 0; i < maps->count; i++) {
 		const struct sp_map *map = sp_array_at(maps, i);
 
-		if (map->executable && map->readable)
+		if (map->executable && map->readable && !sp_range_overlaps(map->range, except))
 			sp_array_append(&sorted, map);
 	}
 	qsort(sorted.items, sorted.count, sorted.item_size, by_size);
@@ -199,13 +199,14 @@ static void find_frame(pid_t pid, const struct sp_array *maps, remote_addr stack
 
 /* --- the interface --- */
 
-int sp_foothold_find(pid_t pid, struct sp_foothold *foothold, struct sp_error *err)
+int sp_foothold_find(pid_t pid, struct sp_range except, struct sp_foothold *foothold,
+                     struct sp_error *err)
 {
 	sp_cleanup_array struct sp_array maps = SP_ARRAY_OF(struct sp_map);
 	int rc = sp_maps_read(pid, &maps, err);
 
 	*foothold = (struct sp_foothold){0};
-	return rc ? rc : find_code(pid, &maps, foothold, err);
+	return rc ? rc : find_code(pid, &maps, except, foothold, err);
 }
 
 /** The highest gap between two mappings that is large enough, with a page to spare on both sides. */
@@ -238,7 +239,7 @@ int sp_foothold_confirm(pid_t pid, remote_addr main_stack_pointer, size_t slot_s
 		return rc;
 	if (!code_is_unchanged(pid, foothold)) {
 		*foothold = (struct sp_foothold){0};
-		rc = find_code(pid, &maps, foothold, err);
+		rc = find_code(pid, &maps, (struct sp_range){0}, foothold, err);
 		if (rc)
 			return rc;
 	}

@@ -45,10 +45,11 @@ struct sp_foothold {
 
 /**
  * Looks for a foothold in process `pid`, which may be running: do this before the freeze. Reads the
- * executable mappings, smallest first. ENOEXEC if the process has no system call instruction at
+ * executable mappings but those in `except`, smallest first. ENOEXEC if the process has no system call instruction at
  * all.
  */
-int sp_foothold_find(pid_t pid, struct sp_foothold *foothold, struct sp_error *err);
+int sp_foothold_find(pid_t pid, struct sp_range except, struct sp_foothold *foothold,
+                     struct sp_error *err);
 
 /**
  * Checks, now that the process is stopped, that what was found is still there, and looks again if

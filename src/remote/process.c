@@ -60,10 +60,19 @@ static int refuse_traced(pid_t pid, long tracer, struct sp_error *err)
 	               pid, tracer);
 }
 
-/** Looks at /proc/PID/status before anything is touched, and names what cannot be dumped. */
-static int check_target(pid_t pid, struct sp_error *err)
+static int refuse_permission(pid_t pid, struct sp_error *err)
+{
+	return sp_fail(err, EPERM,
+	               "no permission to trace pid %d: run as root (or with CAP_SYS_PTRACE), see "
+	               "`sealpoint check`",
+	               pid);
+}
+
+int sp_process_check(pid_t pid, struct sp_error *err)
 {
 	sp_cleanup_free char *status = NULL;
+	sp_cleanup_close int maps = -1;
+	char path[64];
 	long tgid, tracer;
 
 	if (sp_status_read(pid, pid, &status, NULL))
@@ -84,6 +93,10 @@ static int check_target(pid_t pid, struct sp_error *err)
 		               pid);
 	if (tracer)
 		return refuse_traced(pid, tracer, err);
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	maps = open(path, O_RDONLY | O_CLOEXEC);
+	if (maps < 0 && (errno == EACCES || errno == EPERM))
+		return refuse_permission(pid, err);
 	return 0;
 }
 
@@ -97,11 +110,7 @@ static int refuse_seize(pid_t pid, pid_t tid, int code, struct sp_error *err)
 	if (tracer)
 		return refuse_traced(pid, tracer, err);
 	if (code == EPERM)
-		return sp_fail(
-		        err, EPERM,
-		        "no permission to trace pid %d: run as root (or with CAP_SYS_PTRACE), "
-		        "see `sealpoint check`",
-		        pid);
+		return refuse_permission(pid, err);
 	return sp_fail_errno(err, code, "cannot seize thread %d of pid %d", tid, pid);
 }
 
@@ -359,7 +368,7 @@ int sp_process_seize(struct sp_process *process, pid_t pid, uint64_t deadline_ns
 	        .pidfd = -1,
 	        .threads = SP_ARRAY_OF(struct sp_thread *),
 	};
-	rc = check_target(pid, err);
+	rc = sp_process_check(pid, err);
 	if (rc)
 		return rc;
 	process->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);

@@ -44,6 +44,12 @@ enum sp_release {
 };
 
 /**
+ * Says whether `pid` is a process that can be seized, without touching it. Errors as for seizing, but for
+ * what only the attempt can tell.
+ */
+int sp_process_check(pid_t pid, struct sp_error *err);
+
+/**
  * Stops every thread of process `pid` and reads all registers and signal masks. Until `deadline_ns`
  * (sp_now_ns()); a thread that cannot be stopped by then (uninterruptible sleep, a parent in vfork)
  * is named in the error with what it waits for. On failure everything is released again.

@@ -36,7 +36,7 @@ static void stub_start(struct stub *stub)
 			pause();
 	}
 	if (sp_process_seize(&stub->process, pid, sp_now_ns() + 10000000000ULL, &err) ||
-	    sp_foothold_find(pid, &foothold, &err) ||
+	    sp_foothold_find(pid, (struct sp_range){0}, &foothold, &err) ||
 	    sp_remote_open(&stub->remote, &stub->process, sp_process_leader(&stub->process),
 	                   &foothold, &err))
 		fail_with(&err);

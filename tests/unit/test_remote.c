@@ -161,7 +161,7 @@ static void take(struct sp_process *process, struct sp_remote *remote, pid_t pid
 	struct sp_error err = {0};
 	struct sp_foothold foothold;
 
-	assert_int_equal(sp_foothold_find(pid, &foothold, &err), 0);
+	assert_int_equal(sp_foothold_find(pid, (struct sp_range){0}, &foothold, &err), 0);
 	if (sp_process_seize(process, pid, DEADLINE, &err) ||
 	    sp_remote_open(remote, process, sp_process_leader(process), &foothold, &err))
 		fail_msg("%s", err.message);
@@ -293,7 +293,7 @@ static void die_after(pid_t pid, int steps)
 		struct sp_error err = {0};
 		struct sp_foothold foothold;
 
-		if (sp_foothold_find(pid, &foothold, &err) ||
+		if (sp_foothold_find(pid, (struct sp_range){0}, &foothold, &err) ||
 		    sp_process_seize(&process, pid, DEADLINE, &err) ||
 		    sp_remote_open(&remote, &process, sp_process_leader(&process), &foothold, &err))
 			_exit(1);

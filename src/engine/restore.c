@@ -1,0 +1,317 @@
+/*
+ * The restore: a checkpoint becomes a running process (docs/architecture.md, "The way of a restore").
+ *
+ * A stub process is driven by remote calls until it is the program; build() is the list of steps. Until the
+ * last of them the stub is traced with PTRACE_O_EXITKILL: whatever fails, no process is left.
+ */
+#include "engine/engine.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/limit.h"
+#include "engine/restore_check.h"
+#include "engine/stub.h"
+#include "kinds/file_build.h"
+#include "mem/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/wait.h>
+
+struct restore {
+	const struct sp_restore_options *options;
+	struct sp_restore_result *result;
+	struct sp_checkpoint *checkpoint;
+	const Sealpoint__Process *record;
+	struct sp_file_builder files;
+	struct sp_memory_build memory;
+	struct sp_process process;
+	struct sp_remote remote;
+	remote_addr code; /* the temporary mapping; behind it the parked vDSO */
+	bool files_begun, stub_exists;
+};
+
+/* --- facets --- */
+
+static const Sealpoint__Thread *thread_record(const struct restore *restore, size_t index)
+{
+	return *(Sealpoint__Thread **)sp_array_at(&restore->checkpoint->threads, index);
+}
+
+static int rebuild_facet(struct restore *restore, const struct sp_facet *facet,
+                         const Sealpoint__Thread *thread, Sealpoint__Facet *const *records,
+                         size_t count, struct sp_error *err)
+{
+	struct sp_facet_builder builder = {
+	        .checkpoint = restore->checkpoint,
+	        .process = restore->record,
+	        .thread = thread,
+	        .remote = &restore->remote,
+	        .options = &restore->options->kinds,
+	        .fds = restore->files.fds,
+	        .log = restore->options->log,
+	};
+
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(records[i]->name, facet->name))
+			continue;
+		if (facet->rebuild(&builder, records[i]->body, err))
+			return sp_error_context(err, "cannot restore the %s of thread %u",
+			                        facet->title, thread->tid);
+	}
+	return 0;
+}
+
+/** Rebuilds a thread's facets of one phase, and with the leader's the process's, in registry order. */
+static int rebuild_thread(struct restore *restore, enum sp_facet_phase phase, size_t index,
+                          struct sp_error *err)
+{
+	const Sealpoint__Thread *thread = thread_record(restore, index);
+	int rc =
+	        sp_remote_drive(&restore->remote, sp_process_thread(&restore->process, index), err);
+
+	for (size_t i = 0; sp_facets[i] && !rc; i++) {
+		const struct sp_facet *facet = sp_facets[i];
+
+		if (facet->phase != phase)
+			continue;
+		if (facet->scope == SP_FACET_THREAD)
+			rc = rebuild_facet(restore, facet, thread, thread->facets, thread->n_facets,
+			                   err);
+		else if (index == 0)
+			rc = rebuild_facet(restore, facet, thread, restore->record->facets,
+			                   restore->record->n_facets, err);
+	}
+	return rc;
+}
+
+/** One phase for all threads that exist so far; the leader, which has the process's own, comes last. */
+static int rebuild_phase(struct restore *restore, enum sp_facet_phase phase, struct sp_error *err)
+{
+	int rc = 0;
+
+	for (size_t i = restore->process.threads.count; i-- > 0 && !rc;)
+		rc = rebuild_thread(restore, phase, i, err);
+	return rc;
+}
+
+/* --- steps --- */
+
+static int open_checkpoint(struct restore *restore, struct sp_error *err)
+{
+	int rc = sp_checkpoint_open(&restore->checkpoint, restore->options->directory, err);
+
+	if (rc)
+		return rc;
+	restore->record = sp_checkpoint_root(restore->checkpoint);
+	return sp_restore_check(restore->checkpoint, err);
+}
+
+static int open_files(struct restore *restore, struct sp_error *err)
+{
+	int rc;
+
+	restore->files_begun = true;
+	rc = sp_file_builder_init(&restore->files, restore->checkpoint, &restore->options->kinds,
+	                          restore->options->log, err);
+	if (!rc)
+		rc = sp_files_check(&restore->files, err);
+	return rc ? rc : sp_files_open(&restore->files, err);
+}
+
+static int start_stub(struct restore *restore, struct sp_error *err)
+{
+	uint64_t size = SP_REMOTE_SIZE + SP_PAGE_SIZE + sp_vdso_size();
+	int rc = sp_memory_find_free(restore->checkpoint, restore->record, size, &restore->code,
+	                             err);
+
+	if (!rc)
+		rc = sp_stub_start_process(&restore->process, &restore->remote,
+		                           (pid_t)restore->record->pid, restore->code, err);
+	if (rc)
+		return rc;
+	restore->stub_exists = true;
+	restore->memory = (struct sp_memory_build){
+	        .checkpoint = restore->checkpoint,
+	        .process = restore->record,
+	        .remote = &restore->remote,
+	        .fds = restore->files.fds,
+	        .log = restore->options->log,
+	};
+	return rebuild_phase(restore, SP_PHASE_STUB, err);
+}
+
+static struct sp_range temporary_pages(const struct restore *restore)
+{
+	return (struct sp_range){restore->code, restore->code + SP_REMOTE_SIZE};
+}
+
+static int build_memory(struct restore *restore, struct sp_error *err)
+{
+	struct sp_memory_build *memory = &restore->memory;
+	uint64_t started = sp_now_ns();
+	int rc = sp_vdso_park(memory, restore->code + SP_REMOTE_SIZE + SP_PAGE_SIZE, err);
+
+	if (!rc)
+		rc = sp_memory_empty(memory, temporary_pages(restore), err);
+	if (!rc)
+		rc = sp_memory_map(memory, err);
+	if (!rc)
+		rc = sp_memory_fill(memory, err);
+	if (!rc)
+		rc = sp_vdso_place(memory, err);
+	restore->result->memory_ns = sp_now_ns() - started;
+	return rc ? rc : rebuild_phase(restore, SP_PHASE_MEMORY, err);
+}
+
+static int place_files(struct restore *restore, struct sp_error *err)
+{
+	int rc = sp_files_place(&restore->files, &restore->remote, restore->process.pid, err);
+
+	if (!rc)
+		rc = rebuild_phase(restore, SP_PHASE_DESCRIPTORS, err);
+	return rc ? rc
+	          : sp_files_settle(&restore->files, &restore->remote, restore->process.pid, err);
+}
+
+/** After this nothing about the mappings can be changed any more where they are sealed. */
+static int finish_memory(struct restore *restore, struct sp_error *err)
+{
+	int rc = sp_memory_finish(&restore->memory, err);
+
+	return rc ? rc : sp_memory_seal(&restore->memory, err);
+}
+
+/** Registers and mask that a thread gets when it stops being driven; the extended state at once. */
+static int prepare_thread(struct restore *restore, size_t index, struct sp_error *err)
+{
+	struct sp_thread *thread = sp_process_thread(&restore->process, index);
+	const Sealpoint__Thread *record = thread_record(restore, index);
+
+	memcpy(&thread->raw.general, record->general.data, sizeof(thread->raw.general));
+	memcpy(thread->raw.xstate, record->xstate.data, record->xstate.len);
+	thread->raw.xstate_size = record->xstate.len;
+	thread->signal_mask = record->signal_mask;
+	return 0;
+}
+
+static int start_threads(struct restore *restore, struct sp_error *err)
+{
+	int rc = prepare_thread(restore, 0, err);
+
+	for (size_t i = 1; i < restore->checkpoint->threads.count && !rc; i++) {
+		rc = sp_stub_add_thread(&restore->remote, (pid_t)thread_record(restore, i)->tid,
+		                        err);
+		if (!rc)
+			rc = prepare_thread(restore, i, err);
+	}
+	return rc ? rc : rebuild_phase(restore, SP_PHASE_THREADS, err);
+}
+
+/**
+ * Ends the control: the last remote call, made by an instruction of the program's own, takes the temporary
+ * pages away, and every thread stands with the program's registers.
+ */
+static int let_go(struct restore *restore, struct sp_error *err)
+{
+	int rc = sp_foothold_find(restore->process.pid, temporary_pages(restore),
+	                          &restore->remote.foothold, err);
+
+	restore->remote.foothold.complete = false;
+	if (!rc)
+		rc = sp_remote_close(&restore->remote, err);
+	for (size_t i = 0; i < restore->process.threads.count && !rc; i++) {
+		const struct sp_thread *thread = sp_process_thread(&restore->process, i);
+
+		rc = sp_registers_set(thread->tid, &thread->raw, err);
+	}
+	return rc;
+}
+
+static int write_pidfile(const struct restore *restore, struct sp_error *err)
+{
+	const char *path = restore->options->pidfile;
+	sp_cleanup_free char *text = sp_format("%d\n", restore->process.pid);
+	sp_cleanup_close int fd = -1;
+	int rc;
+
+	if (!path)
+		return 0;
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return sp_fail_errno(err, errno, "cannot create the pid file %s", path);
+	rc = sp_write_full(fd, text, strlen(text));
+	return rc ? sp_fail_errno(err, -rc, "cannot write the pid file %s", path) : 0;
+}
+
+static int build(struct restore *restore, struct sp_error *err)
+{
+	int rc = sp_raise_descriptor_limit(0, err);
+
+	if (!rc)
+		rc = open_checkpoint(restore, err);
+	if (!rc)
+		rc = open_files(restore, err);
+	if (!rc)
+		rc = start_stub(restore, err);
+	if (!rc)
+		rc = build_memory(restore, err);
+	if (!rc)
+		rc = place_files(restore, err);
+	if (!rc)
+		rc = finish_memory(restore, err);
+	if (!rc)
+		rc = start_threads(restore, err);
+	if (!rc)
+		rc = rebuild_phase(restore, SP_PHASE_PRIVILEGES, err);
+	if (!rc)
+		rc = let_go(restore, err);
+	return rc ? rc : write_pidfile(restore, err);
+}
+
+static void fill_result(struct restore *restore)
+{
+	struct sp_restore_result *result = restore->result;
+
+	result->pid = restore->process.pid;
+	result->threads = (unsigned)restore->checkpoint->threads.count;
+	result->mappings = (unsigned)restore->checkpoint->vmas.count;
+	result->descriptors = (unsigned)restore->checkpoint->descriptors.count;
+	sp_page_store_stats(restore->checkpoint->pages, &result->pages);
+}
+
+static void release(struct restore *restore, bool restored)
+{
+	bool stop = restored && (restore->options->leave_stopped || restore->record->stopped);
+
+	if (restore->stub_exists)
+		sp_process_release(&restore->process, !restored ? SP_RELEASE_KILL
+		                                      : stop    ? SP_RELEASE_STOP
+		                                                : SP_RELEASE_RUN);
+	sp_process_forget(&restore->process);
+	if (restore->files_begun) {
+		if (restored)
+			sp_file_builder_complete(&restore->files);
+		sp_file_builder_release(&restore->files);
+	}
+	if (restore->checkpoint)
+		sp_checkpoint_close(restore->checkpoint);
+}
+
+int sp_restore(const struct sp_restore_options *options, struct sp_restore_result *result,
+               struct sp_error *err)
+{
+	uint64_t started = sp_now_ns();
+	struct restore restore = {.options = options, .result = result, .process = {.pidfd = -1}};
+	int rc;
+
+	*result = (struct sp_restore_result){0};
+	rc = build(&restore, err);
+	if (!rc)
+		fill_result(&restore);
+	release(&restore, !rc);
+	result->total_ns = sp_now_ns() - started;
+	return rc;
+}

@@ -1,0 +1,120 @@
+/*
+ * What a restore needs of this machine, looked at before anything is made: the processor, the process ids,
+ * and what each kind and facet knows it cannot give back here.
+ */
+#include "engine/restore_check.h"
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "kinds/kind.h"
+#include "proc/stat.h"
+
+#include <errno.h>
+#include <string.h>
+
+static bool has_feature(const char *name)
+{
+	const char *const *here = sp_cpu_features();
+
+	for (size_t i = 0; here[i]; i++)
+		if (!strcmp(here[i], name))
+			return true;
+	return false;
+}
+
+static int check_processor(const struct sp_checkpoint *checkpoint, struct sp_error *err)
+{
+	const Sealpoint__Manifest *manifest = checkpoint->manifest;
+	uint64_t missing = manifest->cpu_xfeatures & ~sp_cpu_xfeatures();
+
+	for (size_t i = 0; i < manifest->n_cpu_features; i++)
+		if (!has_feature(manifest->cpu_features[i]))
+			return sp_fail(err, ENOTSUP,
+			               "this processor lacks %s, which the program may use: "
+			               "restore it on one "
+			               "with the features of %s",
+			               manifest->cpu_features[i], manifest->hostname);
+	if (missing)
+		return sp_fail(err, ENOTSUP,
+		               "this processor or kernel does not offer the register state (XCR0 "
+		               "bits 0x%llx) "
+		               "that the program was saved with: restore it on one like %s",
+		               (unsigned long long)missing, manifest->hostname);
+	return 0;
+}
+
+static int check_pid_free(pid_t pid, uint32_t tid, struct sp_error *err)
+{
+	struct sp_stat stat;
+
+	if (sp_stat_read((pid_t)tid, (pid_t)tid, &stat, NULL))
+		return 0;
+	return sp_fail(err, EEXIST,
+	               "%s id %u is taken by \"%s\"%s: end that process, or restore in a new pid "
+	               "namespace (unshare --pid --fork --mount-proc sealpoint restore ...)",
+	               (pid_t)tid == pid ? "process" : "thread", tid, stat.comm,
+	               stat.state == 'Z' ? " (ended, but not collected by its parent)" : "");
+}
+
+static int check_pids(const struct sp_checkpoint *checkpoint, struct sp_error *err)
+{
+	for (size_t i = 0; i < checkpoint->threads.count; i++) {
+		const Sealpoint__Thread *thread =
+		        *(Sealpoint__Thread **)sp_array_at(&checkpoint->threads, i);
+		int rc = check_pid_free((pid_t)thread->pid, thread->tid, err);
+
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static int check_facets(const struct sp_checkpoint *checkpoint, Sealpoint__Facet *const *facets,
+                        size_t count, uint32_t tid, struct sp_error *err)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct sp_facet *facet = sp_facet_by_name(facets[i]->name);
+		int rc;
+
+		if (!facet)
+			return sp_fail(
+			        err, ENOTSUP,
+			        "thread %u has a \"%s\", which this version of sealpoint does not "
+			        "know: use the version that saved it (%s)",
+			        tid, facets[i]->name, checkpoint->manifest->tool_version);
+		rc = facet->check ? facet->check(checkpoint, facets[i]->body, err) : 0;
+		if (rc)
+			return sp_error_context(err, "cannot restore the %s of %u", facet->title,
+			                        tid);
+	}
+	return 0;
+}
+
+static int check_all_facets(const struct sp_checkpoint *checkpoint, struct sp_error *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < checkpoint->processes.count && !rc; i++) {
+		const Sealpoint__Process *process =
+		        *(Sealpoint__Process **)sp_array_at(&checkpoint->processes, i);
+
+		rc = check_facets(checkpoint, process->facets, process->n_facets, process->pid,
+		                  err);
+	}
+	for (size_t i = 0; i < checkpoint->threads.count && !rc; i++) {
+		const Sealpoint__Thread *thread =
+		        *(Sealpoint__Thread **)sp_array_at(&checkpoint->threads, i);
+
+		rc = check_facets(checkpoint, thread->facets, thread->n_facets, thread->tid, err);
+	}
+	return rc;
+}
+
+int sp_restore_check(const struct sp_checkpoint *checkpoint, struct sp_error *err)
+{
+	int rc = check_processor(checkpoint, err);
+
+	if (!rc)
+		rc = check_pids(checkpoint, err);
+	return rc ? rc : check_all_facets(checkpoint, err);
+}

@@ -1,0 +1,137 @@
+/* Makes stub processes and their threads: see stub.h. */
+#include "engine/stub.h"
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/kernel_abi.h"
+
+#include <errno.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+static int refuse_clone(pid_t tid, int code, struct sp_error *err)
+{
+	if (code == EEXIST)
+		return sp_fail(err, EEXIST,
+		               "process id %d was taken by another process meanwhile: try again",
+		               tid);
+	if (code == EPERM)
+		return sp_fail(err, EPERM,
+		               "no permission to choose process id %d: run as root (or with "
+		               "CAP_CHECKPOINT_RESTORE), see `sealpoint check`",
+		               tid);
+	return sp_fail_errno(err, code, "cannot make a process with id %d", tid);
+}
+
+/** The copy of sealpoint: it waits, with all signals blocked, until it is driven. */
+static __attribute__((noreturn)) void wait_to_be_driven(void)
+{
+	syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	for (;;)
+		syscall(SYS_pause);
+}
+
+static int clone_process(pid_t pid, struct sp_error *err)
+{
+	struct clone_args args = {
+	        .exit_signal = SIGCHLD,
+	        .set_tid = (uint64_t)&pid,
+	        .set_tid_size = 1,
+	};
+	sigset_t all, before;
+	long got;
+	int code;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &before);
+	got = syscall(SYS_clone3, &args, sizeof(args));
+	code = errno;
+	if (got == 0)
+		wait_to_be_driven();
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return got < 0 ? refuse_clone(pid, code, err) : 0;
+}
+
+/** Waits for the first stop of a thread that is seized, and reads what it stands with. */
+static int wait_first_stop(struct sp_thread *thread, struct sp_error *err)
+{
+	int status;
+
+	if (waitpid(thread->tid, &status, __WALL) != thread->tid || !WIFSTOPPED(status))
+		return sp_fail(err, ESRCH, "thread %d ended before it began", thread->tid);
+	thread->stopped = true;
+	return sp_registers_get(thread->tid, &thread->raw, err);
+}
+
+static int seize_process(struct sp_process *process, struct sp_error *err)
+{
+	struct sp_thread *leader = sp_process_add_thread(process, process->pid);
+
+	if (ptrace(PTRACE_SEIZE, process->pid, 0, PTRACE_O_EXITKILL) < 0 ||
+	    ptrace(PTRACE_INTERRUPT, process->pid, 0, 0) < 0)
+		return sp_fail_errno(err, errno, "cannot trace the stub process %d", process->pid);
+	process->pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
+	if (process->pidfd < 0)
+		return sp_fail_errno(err, errno, "cannot open the stub process %d", process->pid);
+	return wait_first_stop(leader, err);
+}
+
+/** The stub has sealpoint's own code mapped: the system call instruction of the code that is copied. */
+static remote_addr own_instruction(void)
+{
+	size_t size;
+	const void *code = sp_stub_code(&size);
+
+	return (remote_addr)memmem(code, size, sp_pattern_syscall.bytes, sp_pattern_syscall.size);
+}
+
+int sp_stub_start_process(struct sp_process *process, struct sp_remote *remote, pid_t pid,
+                          remote_addr code, struct sp_error *err)
+{
+	int rc;
+
+	*process = (struct sp_process){
+	        .pid = pid,
+	        .pidfd = -1,
+	        .threads = SP_ARRAY_OF(struct sp_thread *),
+	};
+	rc = clone_process(pid, err);
+	if (rc)
+		return rc;
+	rc = seize_process(process, err);
+	if (!rc)
+		rc = sp_remote_open_stub(remote, process, own_instruction(), code, err);
+	if (!rc)
+		rc = sp_remote_call(remote, NULL, err, "reset the parent-death signal", SYS_prctl,
+		                    PR_SET_PDEATHSIG, 0, 0, 0, 0, 0);
+	if (rc) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, __WALL);
+	}
+	return rc;
+}
+
+int sp_stub_add_thread(struct sp_remote *remote, pid_t tid, struct sp_error *err)
+{
+	struct clone_args args = {
+	        .flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+	                 CLONE_SYSVSEM,
+	        .set_tid_size = 1,
+	};
+	int64_t result;
+	int rc;
+
+	sp_batch_begin(remote);
+	args.set_tid = sp_batch_put(remote, &tid, sizeof(tid));
+	rc = sp_remote_try(remote, &result, err, "clone a thread", SYS_clone3,
+	                   sp_batch_put(remote, &args, sizeof(args)), sizeof(args), 0, 0, 0, 0);
+	if (rc)
+		return rc;
+	if (result < 0)
+		return refuse_clone(tid, (int)-result, err);
+	return wait_first_stop(sp_process_add_thread(remote->process, tid), err);
+}
