@@ -98,6 +98,8 @@ int sp_command_failed(struct sp_cli *cli, const struct sp_error *err);
 /** Prints the object on stdout and frees it. Returns SP_EXIT_OK, or SP_EXIT_FAILED if stdout is
  * full or gone. */
 int sp_print_json(json_t *object);
+/** A JSON string. Names and paths need not be UTF-8: what is not ASCII becomes '?' in one that is not. */
+json_t *sp_json_text(const char *text);
 /** {"data": 12, "zero": 3, ...}: how many pages are in each state. */
 json_t *sp_page_counts_object(const uint64_t pages[SP_PAGE_STATES]);
 /** How many times larger the contents are than what is stored of them. */

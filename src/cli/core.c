@@ -19,8 +19,8 @@ static int answer(struct sp_cli *cli, const struct sp_checkpoint *checkpoint, co
 	lstat(path, &stat);
 	sp_progress_end(&cli->log);
 	if (cli->json)
-		return sp_print_json(json_pack("{s:s, s:I, s:I, s:I}", "core", path, "pid",
-		                               (json_int_t)process->pid, "bytes",
+		return sp_print_json(json_pack("{s:o, s:I, s:I, s:I}", "core", sp_json_text(path),
+		                               "pid", (json_int_t)process->pid, "bytes",
 		                               (json_int_t)stat.st_size, "bytes_on_disk",
 		                               (json_int_t)stat.st_blocks * 512));
 	printf("wrote %s: %s, %s on disk\n", path, sp_show_bytes((uint64_t)stat.st_size).text,

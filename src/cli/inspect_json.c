@@ -20,30 +20,16 @@ static json_t *address(uint64_t value)
 	return json_sprintf("0x%" PRIx64, value);
 }
 
-/* What people named (a path, a thread) need not be UTF-8; other bytes become '?'. */
-static json_t *text_of(const char *text)
-{
-	json_t *string = json_string(text);
-	char copy[4096];
-	size_t size = 0;
-
-	if (string)
-		return string;
-	for (; text[size] && size < sizeof(copy) - 1; size++)
-		copy[size] = (signed char)text[size] < 0 ? '?' : text[size];
-	copy[size] = '\0';
-	return json_string(copy);
-}
-
 static json_t *facet_list(Sealpoint__Facet *const *facets, size_t count)
 {
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < count; i++)
-		json_array_append_new(list,
-		                      json_pack("{s:s, s:s, s:o}", "name", facets[i]->name, "title",
-		                                sp_facet_title(facets[i]), "description",
-		                                text_of(sp_describe_facet(facets[i]).text)));
+		json_array_append_new(
+		        list,
+		        json_pack("{s:o, s:o, s:o}", "name", sp_json_text(facets[i]->name), "title",
+		                  sp_json_text(sp_facet_title(facets[i])), "description",
+		                  sp_json_text(sp_describe_facet(facets[i]).text)));
 	return list;
 }
 
@@ -51,13 +37,13 @@ static json_t *process_object(const struct sp_inspection *inspection)
 {
 	const Sealpoint__Process *process = inspection->process;
 
-	return json_pack("{s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o}", "pid",
-	                 (json_int_t)process->pid, "parent_pid", (json_int_t)process->ppid,
-	                 "process_group", (json_int_t)process->pgid, "session",
-	                 (json_int_t)process->sid, "stopped", process->stopped, "name",
-	                 text_of(process->comm), "executable", text_of(process->executable),
-	                 "command_line", text_of(process->command_line), "state",
-	                 facet_list(process->facets, process->n_facets));
+	return json_pack(
+	        "{s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o}", "pid", (json_int_t)process->pid,
+	        "parent_pid", (json_int_t)process->ppid, "process_group", (json_int_t)process->pgid,
+	        "session", (json_int_t)process->sid, "stopped", process->stopped, "name",
+	        sp_json_text(process->comm), "executable", sp_json_text(process->executable),
+	        "command_line", sp_json_text(process->command_line), "state",
+	        facet_list(process->facets, process->n_facets));
 }
 
 static json_t *thread_list(const struct sp_inspection *inspection)
@@ -69,12 +55,12 @@ static json_t *thread_list(const struct sp_inspection *inspection)
 		const Sealpoint__Thread *thread = *(Sealpoint__Thread **)sp_array_at(threads, i);
 
 		json_array_append_new(
-		        list,
-		        json_pack("{s:I, s:I, s:o, s:o, s:I, s:o}", "pid", (json_int_t)thread->pid,
-		                  "tid", (json_int_t)thread->tid, "name", text_of(thread->comm),
-		                  "blocked_signals", address(thread->signal_mask),
-		                  "extended_state_bytes", (json_int_t)thread->xstate.len, "state",
-		                  facet_list(thread->facets, thread->n_facets)));
+		        list, json_pack("{s:I, s:I, s:o, s:o, s:I, s:o}", "pid",
+		                        (json_int_t)thread->pid, "tid", (json_int_t)thread->tid,
+		                        "name", sp_json_text(thread->comm), "blocked_signals",
+		                        address(thread->signal_mask), "extended_state_bytes",
+		                        (json_int_t)thread->xstate.len, "state",
+		                        facet_list(thread->facets, thread->n_facets)));
 	}
 	return list;
 }
@@ -103,7 +89,7 @@ static json_t *mapping_object(const struct sp_mapping_summary *summary)
 	                 "flags", flag_list(vma->flags), "page_size",
 	                 (json_int_t)1 << vma->page_shift, "protection_key",
 	                 (json_int_t)vma->protection_key, "file", (json_int_t)vma->file, "path",
-	                 text_of(vma->path), "name", text_of(vma->name), "offset",
+	                 sp_json_text(vma->path), "name", sp_json_text(vma->name), "offset",
 	                 (json_int_t)vma->offset, "pages", sp_page_counts_object(summary->pages));
 }
 
@@ -124,12 +110,12 @@ static json_t *open_file_list(const struct sp_inspection *inspection)
 	for (size_t i = 0; i < files->count; i++) {
 		const Sealpoint__OpenFile *file = *(Sealpoint__OpenFile **)sp_array_at(files, i);
 
-		json_array_append_new(list, json_pack("{s:I, s:s, s:s, s:I, s:b, s:o}", "id",
-		                                      (json_int_t)file->id, "kind", file->kind,
-		                                      "title", sp_file_title(file), "flags",
-		                                      (json_int_t)file->flags, "mapping_only",
-		                                      file->mapping_only, "description",
-		                                      text_of(sp_describe_file(file).text)));
+		json_array_append_new(
+		        list, json_pack("{s:I, s:o, s:o, s:I, s:b, s:o}", "id",
+		                        (json_int_t)file->id, "kind", sp_json_text(file->kind),
+		                        "title", sp_json_text(sp_file_title(file)), "flags",
+		                        (json_int_t)file->flags, "mapping_only", file->mapping_only,
+		                        "description", sp_json_text(sp_describe_file(file).text)));
 	}
 	return list;
 }
@@ -158,8 +144,9 @@ static json_t *image_file_list(const Sealpoint__Manifest *manifest)
 
 	for (size_t i = 0; i < manifest->n_files; i++)
 		json_array_append_new(list,
-		                      json_pack("{s:s, s:I}", "name", manifest->files[i]->name,
-		                                "bytes", (json_int_t)manifest->files[i]->size));
+		                      json_pack("{s:o, s:I}", "name",
+		                                sp_json_text(manifest->files[i]->name), "bytes",
+		                                (json_int_t)manifest->files[i]->size));
 	return list;
 }
 
@@ -167,15 +154,17 @@ static json_t *checkpoint_object(const struct sp_inspection *inspection)
 {
 	const Sealpoint__Manifest *manifest = inspection->checkpoint->manifest;
 
-	return json_pack("{s:s, s:o, s:o, s:s, s:I, s:s, s:s, s:s, s:I, s:s, s:I, s:I, s:o}",
-	                 "directory", inspection->checkpoint->path, "id",
+	return json_pack("{s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:o, s:I, s:I, s:o}",
+	                 "directory", sp_json_text(inspection->checkpoint->path), "id",
 	                 hex(manifest->id.data, manifest->id.len), "version",
 	                 json_sprintf("%u.%u", manifest->version_major, manifest->version_minor),
-	                 "tool_version", manifest->tool_version, "created_unix_ns",
-	                 (json_int_t)manifest->created_unix_ns, "hostname", manifest->hostname,
-	                 "kernel", manifest->kernel, "arch", manifest->arch, "page_size",
-	                 (json_int_t)manifest->page_size, "parent", manifest->parent_path,
-	                 "freeze_ns", (json_int_t)manifest->freeze_ns, "image_bytes",
+	                 "tool_version", sp_json_text(manifest->tool_version), "created_unix_ns",
+	                 (json_int_t)manifest->created_unix_ns, "hostname",
+	                 sp_json_text(manifest->hostname), "kernel", sp_json_text(manifest->kernel),
+	                 "arch", sp_json_text(manifest->arch), "page_size",
+	                 (json_int_t)manifest->page_size, "parent",
+	                 sp_json_text(manifest->parent_path), "freeze_ns",
+	                 (json_int_t)manifest->freeze_ns, "image_bytes",
 	                 (json_int_t)inspection->image_bytes, "files", image_file_list(manifest));
 }
 

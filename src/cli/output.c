@@ -4,6 +4,9 @@
  */
 #include "cli/cli.h"
 
+#include "base/array.h"
+#include "base/cleanup.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -17,7 +20,7 @@
 
 static json_t *error_object(const char *kind, const char *name, const char *message)
 {
-	json_t *error = json_pack("{s:s, s:s}", "kind", kind, "message", message);
+	json_t *error = json_pack("{s:s, s:o}", "kind", kind, "message", sp_json_text(message));
 
 	if (name)
 		json_object_set_new(error, "errno", json_string(name));
@@ -62,6 +65,20 @@ int sp_print_json(json_t *object)
 		return SP_EXIT_OK;
 	fprintf(stderr, "sealpoint: cannot write the answer: %s\n", strerror(errno));
 	return SP_EXIT_FAILED;
+}
+
+json_t *sp_json_text(const char *text)
+{
+	json_t *string = json_string(text);
+	sp_cleanup_free char *copy = NULL;
+
+	if (string)
+		return string;
+	copy = sp_strdup(text);
+	for (char *at = copy; *at; at++)
+		if ((signed char)*at < 0)
+			*at = '?';
+	return json_string(copy);
 }
 
 json_t *sp_page_counts_object(const uint64_t pages[SP_PAGE_STATES])

@@ -33,8 +33,8 @@ static int answer(struct sp_cli *cli, const char *directory, struct total total)
 {
 	sp_progress_end(&cli->log);
 	if (cli->json)
-		return sp_print_json(json_pack("{s:b, s:s, s:I, s:I, s:I}", "intact", true,
-		                               "directory", directory, "checkpoints",
+		return sp_print_json(json_pack("{s:b, s:o, s:I, s:I, s:I}", "intact", true,
+		                               "directory", sp_json_text(directory), "checkpoints",
 		                               total.checkpoints, "files", total.files, "bytes",
 		                               total.bytes));
 	printf("%s is intact: %lld files, %s", directory, (long long)total.files,

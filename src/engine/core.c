@@ -2,11 +2,11 @@
  * An ELF core file of a checkpoint, for debuggers.
  *
  * Each mapping becomes one or more segments (PT_LOAD). What the page store holds is copied. Pages
- * that were those of a file come from the file itself, opened as a restore would open it, which
- * makes sure that it is still the same; where it is not, the segment has no contents, and a
- * debugger looks into the file that NT_FILE names. Long stretches that were never populated have no
- * contents either: a debugger shows them as zeros, and the core of a program that reserves a
- * terabyte stays small. All zeros inside a segment are holes of the core file.
+ * that were those of a file come from the file itself, opened as a restore would open it (with its
+ * checks and warnings). Where it cannot be opened, the segment has no contents, and a debugger looks
+ * into the file that NT_FILE names. Long stretches that were never populated have no contents
+ * either: a debugger shows them as zeros, and the core of a program that reserves a terabyte stays
+ * small. All zeros inside a segment are holes of the core file.
  *
  * Shared mappings of files that have a name are left out, as in the kernel's own core files.
  */

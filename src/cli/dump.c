@@ -1,0 +1,224 @@
+/* `sealpoint dump`: saves a running program. */
+#include "cli/cli.h"
+
+#include "engine/engine.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DEFAULT_TIMEOUT_S 10
+#define DEFAULT_UNLINKED_LIMIT (1ULL << 30)
+#define COMPRESS_LOWEST (-100)
+#define COMPRESS_HIGHEST 22
+
+enum {
+	OPTION_LEAVE_RUNNING = SP_OPTION_LONG,
+	OPTION_LEAVE_STOPPED,
+	OPTION_KILL,
+	OPTION_COMPRESS,
+	OPTION_TIMEOUT,
+	OPTION_UNLINKED_SIZE,
+	OPTION_TCP_CLOSE,
+	OPTION_SHELL_JOB,
+};
+
+static const struct sp_option options[] = {
+        {'o', "output", "DIR",
+         "where to save it: a directory that does not exist yet,\nor is empty"},
+        {OPTION_KILL, "kill", NULL, "end the program once all is safely on disk (default)"},
+        {OPTION_LEAVE_RUNNING, "leave-running", NULL, "let the program run on"},
+        {OPTION_LEAVE_STOPPED, "leave-stopped", NULL,
+         "leave the program stopped; \"kill -CONT PID\" goes on"},
+        {OPTION_COMPRESS, "compress", "LEVEL",
+         "zstd level from -100 (fast) to 22 (small), or \"none\";\ndefault 1"},
+        {OPTION_TIMEOUT, "timeout", "SECONDS",
+         "give up if the program cannot be stopped by then;\ndefault 10"},
+        {OPTION_UNLINKED_SIZE, "unlinked-limit", "SIZE",
+         "how large a file without a name may be that is saved\nwith the program; default 1G"},
+        {OPTION_TCP_CLOSE, "tcp-close", NULL,
+         "save established TCP connections as closed ones; without\nthis they are refused"},
+        {OPTION_SHELL_JOB, "shell-job", NULL,
+         "save a program that was started from a shell and shares\nits session and terminal"},
+        {'v', "verbose", NULL, "tell what is done"},
+        {'q', "quiet", NULL, "no progress, no warnings, no summary"},
+        {0},
+};
+
+static bool parse_compression(struct sp_cli *cli, const char *text, int *level)
+{
+	long number;
+
+	if (!strcmp(text, "none")) {
+		*level = SP_COMPRESS_NONE;
+		return true;
+	}
+	if (!sp_parse_number(cli, "--compress", text, COMPRESS_LOWEST, COMPRESS_HIGHEST, &number))
+		return false;
+	*level = (int)number;
+	return true;
+}
+
+static bool parse_timeout(struct sp_cli *cli, const char *text, unsigned *seconds)
+{
+	long number;
+
+	if (!sp_parse_number(cli, "--timeout", text, 1, 86400, &number))
+		return false;
+	*seconds = (unsigned)number;
+	return true;
+}
+
+static bool apply_option(struct sp_cli *cli, struct sp_dump_options *dump, int option)
+{
+	switch (option) {
+	case 'o':
+		dump->directory = cli->argument;
+		return true;
+	case OPTION_KILL:
+		dump->after = SP_RELEASE_KILL;
+		return true;
+	case OPTION_LEAVE_RUNNING:
+		dump->after = SP_RELEASE_RUN;
+		return true;
+	case OPTION_LEAVE_STOPPED:
+		dump->after = SP_RELEASE_STOP;
+		return true;
+	case OPTION_COMPRESS:
+		return parse_compression(cli, cli->argument, &dump->compression);
+	case OPTION_TIMEOUT:
+		return parse_timeout(cli, cli->argument, &dump->timeout_s);
+	case OPTION_UNLINKED_SIZE:
+		return sp_parse_size(cli, "--unlinked-limit", cli->argument,
+		                     &dump->kinds.unlinked_file_limit);
+	case OPTION_TCP_CLOSE:
+		return dump->kinds.tcp_close = true;
+	case OPTION_SHELL_JOB:
+		return dump->kinds.shell_job = true;
+	case 'v':
+		return cli->log.verbose = true;
+	case 'q':
+		return cli->log.quiet = true;
+	default:
+		return false;
+	}
+}
+
+static bool parse(struct sp_cli *cli, struct sp_dump_options *dump)
+{
+	char **operands;
+	int option;
+
+	while ((option = sp_next_option(cli)) != SP_OPTION_END)
+		if (!apply_option(cli, dump, option))
+			return false;
+	operands = sp_operands(cli, (const char *const[]){"PID", NULL});
+	if (!operands || !sp_parse_pid(cli, operands[0], &dump->pid))
+		return false;
+	if (!dump->directory) {
+		sp_usage_error(cli, "say with -o DIR where to save process %d", dump->pid);
+		return false;
+	}
+	return true;
+}
+
+static uint64_t total_pages(const struct sp_page_stats *stats)
+{
+	return stats->pages[SP_PAGE_DATA] + stats->pages[SP_PAGE_ZERO] +
+	       stats->pages[SP_PAGE_FILE] + stats->pages[SP_PAGE_PARENT];
+}
+
+static const char *fate(enum sp_release after)
+{
+	return after == SP_RELEASE_RUN ? "running" : after == SP_RELEASE_STOP ? "stopped" : "ended";
+}
+
+static json_t *freeze_object(const struct sp_freeze *freeze)
+{
+	return json_pack(
+	        "{s:I, s:I, s:I, s:I, s:I, s:I}", "total_ns", (json_int_t)freeze->total_ns,
+	        "stop_ns", (json_int_t)freeze->stop_ns, "state_ns", (json_int_t)freeze->state_ns,
+	        "descriptors_ns", (json_int_t)freeze->descriptors_ns, "mappings_ns",
+	        (json_int_t)freeze->mappings_ns, "memory_ns", (json_int_t)freeze->memory_ns);
+}
+
+static int print_json(const struct sp_dump_options *dump, const struct sp_dump_result *result)
+{
+	json_t *object = json_pack(
+	        "{s:i, s:o, s:s, s:I, s:I, s:I, s:f, s:o, s:o, s:I, s:I, s:I}", "pid",
+	        (int)dump->pid, "directory", sp_json_text(dump->directory), "program",
+	        fate(dump->after), "total_ns", (json_int_t)result->total_ns, "image_bytes",
+	        (json_int_t)result->image_bytes, "contents_bytes",
+	        (json_int_t)result->pages.raw_bytes, "ratio", sp_ratio(&result->pages), "freeze",
+	        freeze_object(&result->freeze), "pages", sp_page_counts_object(result->pages.pages),
+	        "threads", (json_int_t)result->threads, "mappings", (json_int_t)result->mappings,
+	        "descriptors", (json_int_t)result->descriptors);
+
+	return sp_print_json(object);
+}
+
+static void print_people(const struct sp_dump_options *dump, const struct sp_dump_result *result)
+{
+	const struct sp_freeze *freeze = &result->freeze;
+
+	printf("saved process %d to %s in %s; the program %s\n", dump->pid, dump->directory,
+	       sp_show_duration(result->total_ns).text,
+	       dump->after == SP_RELEASE_RUN    ? "runs on"
+	       : dump->after == SP_RELEASE_STOP ? "is left stopped"
+	                                        : "was ended");
+	printf("frozen %s (stop %s, state %s, descriptors %s, mappings %s, memory %s)\n",
+	       sp_show_duration(freeze->total_ns).text, sp_show_duration(freeze->stop_ns).text,
+	       sp_show_duration(freeze->state_ns).text,
+	       sp_show_duration(freeze->descriptors_ns).text,
+	       sp_show_duration(freeze->mappings_ns).text,
+	       sp_show_duration(freeze->memory_ns).text);
+	printf("%s pages, %s of contents, %s on disk, ratio %.1f\n",
+	       sp_show_count(total_pages(&result->pages)).text,
+	       sp_show_bytes(result->pages.raw_bytes).text, sp_show_bytes(result->image_bytes).text,
+	       sp_ratio(&result->pages));
+}
+
+static int run(struct sp_cli *cli)
+{
+	struct sp_dump_options dump = {
+	        .after = SP_RELEASE_KILL,
+	        .compression = SP_COMPRESS_DEFAULT,
+	        .timeout_s = DEFAULT_TIMEOUT_S,
+	        .kinds = {.unlinked_file_limit = DEFAULT_UNLINKED_LIMIT},
+	        .log = &cli->log,
+	};
+	struct sp_dump_result result = {0};
+	struct sp_error err = {0};
+
+	if (!parse(cli, &dump))
+		return SP_EXIT_USAGE;
+	if (sp_dump(&dump, &result, &err) < 0)
+		return sp_command_failed(cli, &err);
+	sp_progress_end(&cli->log);
+	if (cli->json)
+		return print_json(&dump, &result);
+	if (!cli->log.quiet)
+		print_people(&dump, &result);
+	return SP_EXIT_OK;
+}
+
+const struct sp_command sp_command_dump = {
+        .name = "dump",
+        .synopsis = "PID -o DIR [OPTION]...",
+        .summary = "save a running program to a directory",
+        .description =
+                "Stops the program with process id PID for a moment, saves all of it to the new\n"
+                "directory DIR, and ends it, or lets it run on.\n\n"
+                "DIR appears when everything is safely on disk, or not at all. If anything fails, "
+                "or\n"
+                "sealpoint itself is killed half way through, the program runs on as if nothing "
+                "had\n"
+                "happened. What cannot be saved is refused before that, with the name of what it "
+                "is\n"
+                "and what can be done.",
+        .options = options,
+        .examples = "  sealpoint dump 4242 -o /var/tmp/saved\n"
+                    "  sealpoint dump $(pidof redis-server) -o /backup/redis --leave-running\n"
+                    "  sealpoint dump 4242 -o /dev/shm/saved --compress none",
+        .run = run,
+};

@@ -1,0 +1,138 @@
+/* `sealpoint restore`: brings a saved program back, and stands in for it until it ends, or lets it
+ * go. */
+#include "cli/cli.h"
+
+#include "cli/foreground.h"
+#include "engine/engine.h"
+
+#include <stdio.h>
+
+enum {
+	OPTION_PIDFILE = SP_OPTION_LONG,
+	OPTION_LEAVE_STOPPED,
+	OPTION_SHELL_JOB,
+	OPTION_TCP_CLOSE,
+};
+
+static const struct sp_option options[] = {
+        {'d', "detach", NULL,
+         "return at once and leave the program to init; without\nthis, wait for it, pass signals "
+         "on, and end as it ends"},
+        {OPTION_PIDFILE, "pidfile", "FILE", "write the process id to FILE before the program runs"},
+        {OPTION_LEAVE_STOPPED, "leave-stopped", NULL,
+         "leave the program stopped before its first instruction;\n\"kill -CONT PID\" goes on"},
+        {OPTION_SHELL_JOB, "shell-job", NULL,
+         "put a program that was a job of a shell into our own\nsession and terminal"},
+        {OPTION_TCP_CLOSE, "tcp-close", NULL, "bring TCP connections back closed"},
+        {'v', "verbose", NULL, "tell what is done"},
+        {'q', "quiet", NULL, "no progress, no warnings, no summary"},
+        {0},
+};
+
+struct request {
+	struct sp_restore_options restore;
+	bool detach;
+};
+
+static bool apply_option(struct sp_cli *cli, struct request *request, int option)
+{
+	switch (option) {
+	case 'd':
+		return request->detach = true;
+	case OPTION_PIDFILE:
+		request->restore.pidfile = cli->argument;
+		return true;
+	case OPTION_LEAVE_STOPPED:
+		return request->restore.leave_stopped = true;
+	case OPTION_SHELL_JOB:
+		return request->restore.kinds.shell_job = true;
+	case OPTION_TCP_CLOSE:
+		return request->restore.kinds.tcp_close = true;
+	case 'v':
+		return cli->log.verbose = true;
+	case 'q':
+		return cli->log.quiet = true;
+	default:
+		return false;
+	}
+}
+
+static bool parse(struct sp_cli *cli, struct request *request)
+{
+	char **operands;
+	int option;
+
+	while ((option = sp_next_option(cli)) != SP_OPTION_END)
+		if (!apply_option(cli, request, option))
+			return false;
+	operands = sp_operands(cli, (const char *const[]){"DIR", NULL});
+	if (!operands)
+		return false;
+	request->restore.directory = operands[0];
+	return true;
+}
+
+static int print_json(const struct request *request, const struct sp_restore_result *result)
+{
+	return sp_print_json(
+	        json_pack("{s:i, s:o, s:s, s:I, s:I, s:o, s:I, s:I, s:I}", "pid", (int)result->pid,
+	                  "directory", sp_json_text(request->restore.directory), "program",
+	                  request->restore.leave_stopped ? "stopped" : "running", "total_ns",
+	                  (json_int_t)result->total_ns, "memory_ns", (json_int_t)result->memory_ns,
+	                  "pages", sp_page_counts_object(result->pages.pages), "threads",
+	                  (json_int_t)result->threads, "mappings", (json_int_t)result->mappings,
+	                  "descriptors", (json_int_t)result->descriptors));
+}
+
+/* In the foreground stdout belongs to the program, so people are told on stderr. */
+static void print_people(const struct request *request, const struct sp_restore_result *result)
+{
+	fprintf(request->detach ? stdout : stderr,
+	        "restored process %d from %s in %s (memory %s, %s of contents)%s\n", result->pid,
+	        request->restore.directory, sp_show_duration(result->total_ns).text,
+	        sp_show_duration(result->memory_ns).text,
+	        sp_show_bytes(result->pages.raw_bytes).text,
+	        request->restore.leave_stopped ? "; it is stopped" : "");
+}
+
+static int run(struct sp_cli *cli)
+{
+	struct request request = {.restore.log = &cli->log};
+	struct sp_restore_result result = {0};
+	struct sp_error err = {0};
+
+	if (!parse(cli, &request))
+		return SP_EXIT_USAGE;
+	if (sp_restore(&request.restore, &result, &err) < 0)
+		return sp_command_failed(cli, &err);
+	sp_progress_end(&cli->log);
+	if (cli->json)
+		print_json(&request, &result);
+	else if (!cli->log.quiet)
+		print_people(&request, &result);
+	if (request.detach)
+		return SP_EXIT_OK;
+	return sp_stand_in_for(result.pid, request.restore.leave_stopped);
+}
+
+const struct sp_command sp_command_restore = {
+        .name = "restore",
+        .synopsis = "DIR [OPTION]...",
+        .summary = "bring a saved program back",
+        .description =
+                "Builds the program that was saved in DIR and lets it go on where it was, with "
+                "its\n"
+                "process id, its threads, its memory and its open files. The checkpoint is not "
+                "changed:\n"
+                "it can be restored again and again, though not twice at the same time, because a\n"
+                "process id is given only once.\n\n"
+                "Without --detach, sealpoint then stands in for the program: it passes signals on "
+                "to it,\n"
+                "stops when it stops, and ends as it ends, with its exit status or by its "
+                "signal.\n\n"
+                "If anything is missing or fails, no process is left behind.",
+        .options = options,
+        .examples = "  sealpoint restore /var/tmp/saved\n"
+                    "  sealpoint restore /backup/redis --detach --pidfile /run/redis.pid",
+        .run = run,
+};
