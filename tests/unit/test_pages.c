@@ -145,8 +145,11 @@ static int sink_data(void *context, uint64_t offset, const void *bytes, size_t s
 	size_t page = (offset - BASE) / SP_PAGE_SIZE;
 
 	memcpy(model->bytes[page], bytes, size);
-	for (size_t i = 0; i < size / SP_PAGE_SIZE; i++)
+	for (size_t i = 0; i < size / SP_PAGE_SIZE; i++) {
+		if (model->states[page + i] == SP_PAGE_DATA)
+			return sp_fail(err, EEXIST, "page %zu is given twice", page + i);
 		model->states[page + i] = SP_PAGE_DATA;
+	}
 	return 0;
 }
 
