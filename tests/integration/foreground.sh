@@ -33,6 +33,7 @@ dump_and_reap "$program" saved
 # What the restored program says is appended to `said`.
 in_foreground() { # [COMMAND...]
 	: >said
+	rm -f restore.log
 	"$@" "$sealpoint" restore saved >restore.log 2>&1 </dev/null &
 	restorer=$!
 	wait_until 20 grep -q 'restored process' restore.log || die "restore: $(<restore.log)"
