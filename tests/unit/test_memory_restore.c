@@ -167,7 +167,7 @@ static pid_t start_stub(long deny)
 static int open_stub(struct bench *bench, remote_addr code, struct sp_error *err)
 {
 	struct sp_foothold foothold = {0};
-	int ret = sp_foothold_find(bench->stub, &foothold, err);
+	int ret = sp_foothold_find(bench->stub, (struct sp_range){0}, &foothold, err);
 
 	if (ret == 0)
 		ret = sp_process_seize(&bench->process, bench->stub, sp_now_ns() + 10 * SECONDS,
