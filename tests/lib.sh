@@ -47,6 +47,16 @@ wait_until() { # SECONDS COMMAND...
 
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
 
+# Becomes a command in a session of its own, with no descriptor of ours but 0, 1 and 2.
+exec_alone() { # COMMAND...
+	local fd
+	for fd in "/proc/$BASHPID/fd"/*; do
+		fd=${fd##*/}
+		((fd <= 2 || fd == 255)) || exec {fd}>&- # bash closes 255 itself
+	done
+	exec setsid "$@"
+}
+
 # --- subjects ------------------------------------------------------------------------------------------
 
 # The value of a key in the "subject:" line of a subject's opening comment, or the default.
@@ -65,7 +75,7 @@ start_subject() { # NAME [ARGUMENT...]
 	: >go
 	: >out
 	[[ -z $user ]] || chown -R "$user" "$TEST_DIR"
-	setsid "${as[@]}" "$subjects/$1" "${@:2}" <go >>out 2>&1 &
+	exec_alone "${as[@]}" "$subjects/$1" "${@:2}" <go >>out 2>&1 &
 	SUBJECT_PID=$!
 	wait_until 30 ready_or_gone "$SUBJECT_PID" || die "$1 is not ready after 30 s"
 	if grep -q '^SKIP: ' out; then
@@ -172,10 +182,15 @@ proc_resident() { # PID
 	awk '/^Rss(Anon|Shmem):/ { sum += $2 } END { print sum }' "/proc/$1/status"
 }
 
-# Compares two snapshots made before and after; ends the test if they differ.
-expect_same_snapshot() { # BEFORE AFTER WHEN
-	diff "$1" "$2" >"$2.diff" || die "$3, /proc differs: $(grep '^[<>]' "$2.diff" | head -6)"
+# Compares what /proc shows of a process with an earlier snapshot; ends the test if it stays different. It is given
+# some seconds, because a process that has just been let go takes its last step by itself: it unmaps the pages from
+# which it was driven.
+expect_same_snapshot() { # PID BEFORE WHEN [IGNORED_PART,...]
+	wait_until 5 same_snapshot "$1" "$2" "${4:-}" ||
+		die "$3, /proc differs: $(grep '^[<>]' "$2.diff" | head -6)"
 }
+
+same_snapshot() { diff "$2" <(proc_snapshot "$1" "$3") >"$2.diff"; }
 
 # Resident size within 1%; of a small program, 64 KiB (the stack of the first thread, a few tables).
 expect_same_resident() { # BEFORE AFTER WHEN
@@ -189,7 +204,7 @@ state_of() { sed 's/^.*) //; s/ .*//' "/proc/$1/stat"; }
 
 # Starts a program in a session of its own, sharing nothing with the test but its output file. Sets PROGRAM_PID.
 start_program() { # COMMAND...
-	setsid "$@" </dev/null >>program.log 2>&1 &
+	exec_alone "$@" </dev/null >>program.log 2>&1 &
 	# shellcheck disable=SC2034 # for the scripts
 	PROGRAM_PID=$!
 }

@@ -11,15 +11,10 @@ ignored=$(subject_option "$subject" ignore '')
 IFS=, read -ra dump_options <<<"$(subject_option "$subject" dump '')"
 IFS=, read -ra restore_options <<<"$(subject_option "$subject" restore '')"
 
-look() { # PID NAME
-	proc_snapshot "$1" "$ignored" >"$2.snapshot"
-	proc_resident "$1" >"$2.resident"
-}
-
-compare() { # NAME WHEN
-	expect_same_snapshot before.snapshot "$1.snapshot" "$2"
-	[[ ,$ignored, == *,resident,* ]] ||
-		expect_same_resident "$(<before.resident)" "$(<"$1.resident")" "$2"
+# What /proc shows is as it was before.
+compare() { # WHEN
+	expect_same_snapshot "$pid" before "$1" "$ignored"
+	[[ ,$ignored, == *,resident,* ]] || expect_same_resident "$resident" "$(proc_resident "$pid")" "$1"
 }
 
 # Restores in the foreground, where the exit status of sealpoint is the program's.
@@ -28,21 +23,22 @@ restore_and_pass() { # DIRECTORY
 	local restorer=$!
 	wait_until 30 pid_written_or_gone "$restorer"
 	[[ -s pid ]] || die "restore: $(tail -3 restore.log)"
-	look "$(<pid)" "restored"
+	[[ $(<pid) == "$pid" ]] || die "restored as pid $(<pid), was $pid"
+	compare "restored"
 	let_go
 	wait_until "$seconds" is_gone "$restorer" || die "the restored program does not end: $(tail -3 out)"
 	local status=0
 	wait "$restorer" || status=$?
 	grep -q '^PASS$' out || die "restored, did not pass (exit status $status): $(grep -v READY out | head -5)"
 	((status == 0)) || die "restore: exit status $status, the program's was 0"
-	compare "restored" "restored"
 }
 
 pid_written_or_gone() { [[ -s pid ]] || is_gone "$1"; }
 
 start_subject "$subject"
 pid=$SUBJECT_PID
-look "$pid" before
+proc_snapshot "$pid" "$ignored" >before
+resident=$(proc_resident "$pid")
 
 case $mode in
 kill)
@@ -52,8 +48,7 @@ kill)
 running)
 	dump "$pid" image --leave-running "${dump_options[@]}"
 	is_gone "$pid" && die "gone after a dump with --leave-running"
-	look "$pid" dumped
-	compare dumped "left running"
+	compare "left running"
 	let_go
 	wait "$pid" || die "left running, did not pass: $(grep -v READY out | head -5)"
 	rewind_subject
@@ -62,8 +57,7 @@ running)
 twice)
 	dump_and_reap "$pid" image1 "${dump_options[@]}"
 	restore_detached image1 "${restore_options[@]}"
-	look "$pid" between
-	compare between "restored the first time"
+	compare "restored the first time"
 	dump "$pid" image2 "${dump_options[@]}"
 	wait_until 10 is_gone "$pid" || die "pid $pid is still there after the second dump"
 	restore_and_pass image2

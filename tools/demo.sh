@@ -53,6 +53,17 @@ converse() {
 # A digest of the answers to reads of every key.
 read_every_key() { "$top/tests/real/programs/redis_commands.sh" read "$keys" | converse | sha256sum | cut -d ' ' -f 1; }
 
+# The server shares nothing with us: a session of its own, and no descriptor but its log.
+start_server() {
+	local fd
+	for fd in "/proc/$BASHPID/fd"/*; do
+		fd=${fd##*/}
+		((fd <= 2 || fd == 255)) || exec {fd}>&- # bash closes 255 itself
+	done
+	exec setsid redis-server --port "$port" --bind 127.0.0.1 --dir "$dir" --save '' --appendonly yes \
+		--daemonize no
+}
+
 no_client() { ! ss -Htn state connected "sport = :$port" | grep -q -v TIME-WAIT; }
 
 free_port() {
@@ -66,8 +77,7 @@ free_port() {
 cd "$dir"
 port=$(free_port)
 say "Starting redis-server with $keys keys of mixed types, and an append-only file"
-setsid redis-server --port "$port" --bind 127.0.0.1 --dir "$dir" --save '' --appendonly yes \
-	--daemonize no </dev/null >server.log 2>&1 &
+start_server </dev/null >server.log 2>&1 &
 server=$!
 await redis ping
 "$top/tests/real/programs/redis_commands.sh" write "$keys" | converse | grep -c -v '^-' >/dev/null

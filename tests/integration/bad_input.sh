@@ -161,7 +161,7 @@ fi
 
 # --- processes -----------------------------------------------------------------------------------------
 
-setsid sleep 1000 &
+exec_alone sleep 1000 </dev/null >/dev/null 2>&1 &
 victim=$!
 refused "dump: dead pid" 1 99999 "$sealpoint" dump 99999 -o new
 refused "dump: no pid" 2 "pid|number|usage" "$sealpoint" dump not-a-pid -o new

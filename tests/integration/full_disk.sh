@@ -18,8 +18,7 @@ for size in 16k 64k 256k 1m 4m; do
 	grep -q "No space left" error || die "$size: does not say why: $(<error)"
 	[[ -z $(ls -A small) ]] || die "$size: left $(ls -A small)"
 	umount small
-	proc_snapshot "$pid" >after
-	expect_same_snapshot before after "after a dump to a disk of $size"
+	expect_same_snapshot "$pid" before "after a dump to a disk of $size"
 	[[ $(state_of "$pid") != [tT] ]] || die "$size: the target is stopped"
 	ok "$TEST_NAME/$size"
 done
