@@ -71,9 +71,9 @@ static int read_settings(struct sp_remote *remote, Sealpoint__Credentials *messa
 
 	sp_batch_begin(remote);
 	room = sp_batch_room(remote, sizeof(signal));
-	securebits = sp_batch_call(remote, "read its securebits", __NR_prctl, PR_GET_SECUREBITS, 0,
+	securebits = sp_batch_call(remote, "read the securebits", __NR_prctl, PR_GET_SECUREBITS, 0,
 	                           0, 0, 0, 0);
-	sp_batch_call(remote, "read its parent-death signal", __NR_prctl, PR_GET_PDEATHSIG, room, 0,
+	sp_batch_call(remote, "read the parent-death signal", __NR_prctl, PR_GET_PDEATHSIG, room, 0,
 	              0, 0, 0);
 	ret = sp_batch_run(remote, err);
 	if (ret == 0)
@@ -155,28 +155,28 @@ static void add_identity(struct sp_remote *remote, const Sealpoint__Credentials 
 	const uint32_t *uids = message->uids, *gids = message->gids;
 
 	sp_batch_call(
-	        remote, "set its groups", __NR_setgroups, message->n_groups,
+	        remote, "set the groups", __NR_setgroups, message->n_groups,
 	        sp_batch_put(remote, message->groups, message->n_groups * sizeof(*message->groups)),
 	        0, 0, 0, 0);
-	sp_batch_call(remote, "set its group ids", __NR_setresgid, gids[0], gids[1], gids[2], 0, 0,
+	sp_batch_call(remote, "set the group ids", __NR_setresgid, gids[0], gids[1], gids[2], 0, 0,
 	              0);
-	sp_batch_call(remote, "set its file system group", __NR_setfsgid, gids[3], 0, 0, 0, 0, 0);
-	sp_batch_call(remote, "set its user ids", __NR_setresuid, uids[0], uids[1], uids[2], 0, 0,
+	sp_batch_call(remote, "set the file system group", __NR_setfsgid, gids[3], 0, 0, 0, 0, 0);
+	sp_batch_call(remote, "set the user ids", __NR_setresuid, uids[0], uids[1], uids[2], 0, 0,
 	              0);
-	sp_batch_call(remote, "set its file system user", __NR_setfsuid, uids[3], 0, 0, 0, 0, 0);
+	sp_batch_call(remote, "set the file system user", __NR_setfsuid, uids[3], 0, 0, 0, 0, 0);
 }
 
 static void add_bounding(struct sp_remote *remote, uint64_t drop)
 {
 	for (unsigned i = 0; i < 64; i++)
 		if (drop >> i & 1)
-			sp_batch_call(remote, "drop a capability from its bounding set", __NR_prctl,
+			sp_batch_call(remote, "shrink the capability bounding set", __NR_prctl,
 			              PR_CAPBSET_DROP, i, 0, 0, 0, 0);
 }
 
 static void add_ambient(struct sp_remote *remote, uint64_t ambient)
 {
-	sp_batch_call(remote, "clear its ambient capabilities", __NR_prctl, PR_CAP_AMBIENT,
+	sp_batch_call(remote, "clear the ambient capabilities", __NR_prctl, PR_CAP_AMBIENT,
 	              PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0, 0);
 	for (unsigned i = 0; i < 64; i++)
 		if (ambient >> i & 1)
@@ -220,16 +220,16 @@ static bool is_already(Sealpoint__Credentials *stub, const Sealpoint__Credential
 static void add_change(struct sp_remote *remote, const Sealpoint__Credentials *stub,
                        const Sealpoint__Credentials *message)
 {
-	sp_batch_call(remote, "keep its capabilities for now", __NR_prctl, PR_SET_SECUREBITS,
+	sp_batch_call(remote, "keep the capabilities for now", __NR_prctl, PR_SET_SECUREBITS,
 	              SECBIT_NO_SETUID_FIXUP, 0, 0, 0, 0);
 	add_identity(remote, message);
-	add_capset(remote, "set its inheritable capabilities", message->inheritable,
+	add_capset(remote, "set the inheritable capabilities", message->inheritable,
 	           stub->permitted, stub->permitted);
 	add_bounding(remote, stub->bounding & ~message->bounding);
 	add_ambient(remote, message->ambient);
-	sp_batch_call(remote, "set its securebits", __NR_prctl, PR_SET_SECUREBITS,
+	sp_batch_call(remote, "set the securebits", __NR_prctl, PR_SET_SECUREBITS,
 	              message->securebits, 0, 0, 0, 0);
-	add_capset(remote, "set its capabilities", message->inheritable, message->permitted,
+	add_capset(remote, "set the capabilities", message->inheritable, message->permitted,
 	           message->effective);
 }
 
@@ -256,7 +256,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	if (message->no_new_privileges)
 		sp_batch_call(remote, "set no_new_privs", __NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0,
 		              0, 0);
-	sp_batch_call(remote, "set its parent-death signal", __NR_prctl, PR_SET_PDEATHSIG,
+	sp_batch_call(remote, "set the parent-death signal", __NR_prctl, PR_SET_PDEATHSIG,
 	              message->parent_death_signal, 0, 0, 0, 0);
 	return sp_batch_run(remote, err);
 }

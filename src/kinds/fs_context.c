@@ -84,12 +84,12 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	if (!message)
 		return -EBADMSG;
 	sp_batch_begin(remote);
-	sp_batch_call(remote, "enter its working directory", __NR_chdir,
+	sp_batch_call(remote, "enter the working directory", __NR_chdir,
 	              sp_batch_string(remote, message->working_directory), 0, 0, 0, 0, 0);
 	if (strcmp(message->root, "/"))
-		sp_batch_call(remote, "change its root directory", __NR_chroot,
+		sp_batch_call(remote, "change the root directory", __NR_chroot,
 		              sp_batch_string(remote, message->root), 0, 0, 0, 0, 0);
-	sp_batch_call(remote, "set its umask", __NR_umask, message->umask, 0, 0, 0, 0, 0);
+	sp_batch_call(remote, "set the umask", __NR_umask, message->umask, 0, 0, 0, 0, 0);
 	return sp_batch_run(remote, err);
 }
 

@@ -16,9 +16,9 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	int ret;
 
 	sp_batch_begin(remote);
-	dumpable = sp_batch_call(remote, "read whether it is dumpable", __NR_prctl, PR_GET_DUMPABLE,
-	                         0, 0, 0, 0, 0);
-	mdwe = sp_batch_try(remote, "read its MDWE bits", __NR_prctl, PR_GET_MDWE, 0, 0, 0, 0, 0);
+	dumpable = sp_batch_call(remote, "read the dumpable flag", __NR_prctl, PR_GET_DUMPABLE, 0,
+	                         0, 0, 0, 0);
+	mdwe = sp_batch_try(remote, "read the MDWE bits", __NR_prctl, PR_GET_MDWE, 0, 0, 0, 0, 0);
 	ret = sp_batch_run(remote, err);
 	if (ret < 0)
 		return ret;
@@ -37,10 +37,10 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	if (!message)
 		return -EBADMSG;
 	sp_batch_begin(builder->remote);
-	sp_batch_call(builder->remote, "set whether it is dumpable", __NR_prctl, PR_SET_DUMPABLE,
+	sp_batch_call(builder->remote, "set the dumpable flag", __NR_prctl, PR_SET_DUMPABLE,
 	              message->dumpable, 0, 0, 0, 0);
 	if (message->mdwe)
-		sp_batch_call(builder->remote, "set its MDWE bits", __NR_prctl, PR_SET_MDWE,
+		sp_batch_call(builder->remote, "set the MDWE bits", __NR_prctl, PR_SET_MDWE,
 		              message->mdwe, 0, 0, 0, 0);
 	return sp_batch_run(builder->remote, err);
 }

@@ -35,7 +35,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	sp_batch_begin(saver->remote);
 	room = sp_batch_room(saver->remote, sizeof(values));
 	for (unsigned i = 0; i < TIMERS; i++)
-		sp_batch_call(saver->remote, "read its interval timers", __NR_getitimer, i,
+		sp_batch_call(saver->remote, "read the interval timers", __NR_getitimer, i,
 		              room + i * sizeof(*values), 0, 0, 0, 0);
 	ret = sp_batch_run(saver->remote, err);
 	if (ret == 0)

@@ -46,7 +46,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	sp_batch_begin(saver->remote);
 	room = sp_batch_room(saver->remote, sizeof(limits));
 	for (unsigned i = 0; i < RLIM_NLIMITS; i++)
-		sp_batch_call(saver->remote, "read its limits", __NR_prlimit64, 0, i, 0,
+		sp_batch_call(saver->remote, "read the limits", __NR_prlimit64, 0, i, 0,
 		              room + i * sizeof(*limits), 0, 0);
 	ret = sp_batch_run(saver->remote, err);
 	if (ret == 0)

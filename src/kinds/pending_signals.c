@@ -99,41 +99,67 @@ static int save_shared(struct sp_facet_saver *saver, struct sp_blob *body, struc
 	return save_queue(saver, "ShdPnd", PTRACE_PEEKSIGINFO_SHARED, body, err);
 }
 
+/*
+ * The signal that ends the stub's batches is the one that is not blocked. If the program has one of
+ * that number pending, batches end in the other, slower way from here on, and it is blocked as
+ * well.
+ */
+static int block_all(struct sp_remote *remote, struct sp_error *err)
+{
+	uint64_t all = ~0ULL;
+
+	remote->marker_signal = 0;
+	if (ptrace(PTRACE_SETSIGMASK, remote->driver->tid, sizeof(all), &all) < 0)
+		return sp_fail_errno(err, errno, "cannot block all signals");
+	return 0;
+}
+
+static int queue_one(struct sp_facet_builder *builder, ProtobufCBinaryData saved, bool shared,
+                     struct sp_error *err)
+{
+	uint32_t pid = builder->process->pid, tid = builder->thread->tid;
+	struct sp_remote *remote = builder->remote;
+	remote_addr place;
+	siginfo_t info;
+	int ret = 0;
+
+	if (saved.len != sizeof(info))
+		return sp_fail(err, EBADMSG, "a pending signal has %zu bytes", saved.len);
+	memcpy(&info, saved.data, sizeof(info));
+	if (info.si_signo == remote->marker_signal)
+		ret = block_all(remote, err);
+	if (ret == 0 && sp_batch_nearly_full(remote)) {
+		ret = sp_batch_run(remote, err);
+		sp_batch_begin(remote);
+	}
+	if (ret < 0)
+		return ret;
+	place = sp_batch_put(remote, &info, sizeof(info));
+	if (shared)
+		sp_batch_call(remote, "queue a signal", __NR_rt_sigqueueinfo, pid,
+		              (uint64_t)info.si_signo, place, 0, 0, 0);
+	else
+		sp_batch_call(remote, "queue a signal", __NR_rt_tgsigqueueinfo, pid, tid,
+		              (uint64_t)info.si_signo, place, 0, 0);
+	return 0;
+}
+
 static int queue_again(struct sp_facet_builder *builder, ProtobufCBinaryData body, bool shared,
                        struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__PendingSignals *message =
 	        (void *)sp_blob_unpack(body, &sealpoint__pending_signals__descriptor, err);
-	uint32_t pid = builder->process->pid, tid = builder->thread->tid;
-	struct sp_remote *remote = builder->remote;
 
 	if (!message)
 		return -EBADMSG;
-	sp_batch_begin(remote);
+	sp_batch_begin(builder->remote);
 	for (size_t i = 0; i < message->n_siginfo; i++) {
-		remote_addr place;
-		siginfo_t info;
+		int ret = queue_one(builder, message->siginfo[i], shared, err);
 
-		if (message->siginfo[i].len != sizeof(info))
-			return sp_fail(err, EBADMSG, "a pending signal has %zu bytes",
-			               message->siginfo[i].len);
-		memcpy(&info, message->siginfo[i].data, sizeof(info));
-		if (sp_batch_nearly_full(remote)) {
-			int ret = sp_batch_run(remote, err);
-
-			if (ret < 0)
-				return ret;
-			sp_batch_begin(remote);
-		}
-		place = sp_batch_put(remote, &info, sizeof(info));
-		if (shared)
-			sp_batch_call(remote, "queue a signal", __NR_rt_sigqueueinfo, pid,
-			              (uint64_t)info.si_signo, place, 0, 0, 0);
-		else
-			sp_batch_call(remote, "queue a signal", __NR_rt_tgsigqueueinfo, pid, tid,
-			              (uint64_t)info.si_signo, place, 0, 0);
+		if (ret < 0)
+			return ret;
 	}
-	return sp_batch_run(remote, err);
+	return sp_batch_run(builder->remote, err);
 }
 
 static int rebuild_thread(struct sp_facet_builder *builder, ProtobufCBinaryData body,

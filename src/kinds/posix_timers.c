@@ -220,8 +220,8 @@ static int make_with_ids(struct sp_remote *remote, const Sealpoint__PosixTimers 
 		}
 		add_timer(remote, message->timers[i]);
 	}
-	sp_batch_call(remote, "give up choosing timer ids", __NR_prctl, PR_TIMER_CREATE_RESTORE_IDS,
-	              PR_TIMER_CREATE_RESTORE_IDS_OFF, 0, 0, 0, 0);
+	sp_batch_call(remote, "leave the choice of timer ids to the kernel", __NR_prctl,
+	              PR_TIMER_CREATE_RESTORE_IDS, PR_TIMER_CREATE_RESTORE_IDS_OFF, 0, 0, 0, 0);
 	return sp_batch_run(remote, err);
 }
 

@@ -55,11 +55,11 @@ static int read_prctls(struct sp_remote *remote, Sealpoint__ProcessSettings *mes
 
 	sp_batch_begin(remote);
 	room = sp_batch_room(remote, sizeof(subreaper));
-	sp_batch_call(remote, "read whether orphans come to it", __NR_prctl, PR_GET_CHILD_SUBREAPER,
+	sp_batch_call(remote, "read the child subreaper flag", __NR_prctl, PR_GET_CHILD_SUBREAPER,
 	              room, 0, 0, 0, 0);
-	thp = sp_batch_try(remote, "read whether huge pages are off", __NR_prctl,
-	                   PR_GET_THP_DISABLE, 0, 0, 0, 0, 0);
-	merge = sp_batch_try(remote, "read whether its memory is merged", __NR_prctl,
+	thp = sp_batch_try(remote, "read the huge page setting", __NR_prctl, PR_GET_THP_DISABLE, 0,
+	                   0, 0, 0, 0);
+	merge = sp_batch_try(remote, "read the memory merge setting", __NR_prctl,
 	                     PR_GET_MEMORY_MERGE, 0, 0, 0, 0, 0);
 	ret = sp_batch_run(remote, err);
 	if (ret == 0)
@@ -84,7 +84,7 @@ static int try_barriers(struct sp_remote *remote, uint32_t *registered, struct s
 
 	sp_batch_begin(remote);
 	for (int i = 0; i < BARRIERS; i++)
-		calls[i] = sp_batch_try(remote, "try a memory barrier", __NR_membarrier,
+		calls[i] = sp_batch_try(remote, "try the memory barriers", __NR_membarrier,
 		                        (uint64_t)barriers[i].command, 0, 0, 0, 0, 0);
 	ret = sp_batch_run(remote, err);
 	if (ret < 0)
@@ -98,8 +98,11 @@ static int try_barriers(struct sp_remote *remote, uint32_t *registered, struct s
 static int read_barriers(struct sp_remote *remote, uint32_t *registered, struct sp_error *err)
 {
 	int64_t result;
-	int ret = sp_remote_try(remote, &result, err, "read its memory barriers", __NR_membarrier,
-	                        SP_MEMBARRIER_CMD_GET_REGISTRATIONS, 0, 0, 0, 0, 0);
+	int ret;
+
+	sp_batch_begin(remote);
+	ret = sp_remote_try(remote, &result, err, "read the memory barriers", __NR_membarrier,
+	                    SP_MEMBARRIER_CMD_GET_REGISTRATIONS, 0, 0, 0, 0, 0);
 
 	if (ret < 0)
 		return ret;
@@ -152,16 +155,16 @@ static int set_prctls(struct sp_remote *remote, const Sealpoint__ProcessSettings
 	uint32_t thp_off = message->thp_disable & 1, thp_flags = message->thp_disable & ~1u;
 
 	sp_batch_begin(remote);
-	sp_batch_call(remote, "set whether orphans come to it", __NR_prctl, PR_SET_CHILD_SUBREAPER,
+	sp_batch_call(remote, "set the child subreaper flag", __NR_prctl, PR_SET_CHILD_SUBREAPER,
 	              message->child_subreaper, 0, 0, 0, 0);
-	sp_batch_call(remote, "set whether huge pages are off", __NR_prctl, PR_SET_THP_DISABLE,
-	              thp_off, thp_flags, 0, 0, 0);
+	sp_batch_call(remote, "set the huge page setting", __NR_prctl, PR_SET_THP_DISABLE, thp_off,
+	              thp_flags, 0, 0, 0);
 	if (message->memory_merge)
-		sp_batch_call(remote, "set whether its memory is merged", __NR_prctl,
+		sp_batch_call(remote, "set the memory merge setting", __NR_prctl,
 		              PR_SET_MEMORY_MERGE, 1, 0, 0, 0, 0);
 	for (int i = 0; i < BARRIERS; i++)
 		if (message->membarrier & (uint32_t)barriers[i].registration)
-			sp_batch_call(remote, "register for a memory barrier", __NR_membarrier,
+			sp_batch_call(remote, "set the memory barriers", __NR_membarrier,
 			              (uint64_t)barriers[i].registration, 0, 0, 0, 0, 0);
 	return sp_batch_run(remote, err);
 }

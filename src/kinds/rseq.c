@@ -35,7 +35,8 @@ int sp_rseq_drop_own(struct sp_remote *remote, struct sp_error *err)
 
 	if (ret < 0 || !own.rseq_abi_pointer)
 		return ret;
-	return sp_remote_call(remote, NULL, err, "drop sealpoint's rseq registration", __NR_rseq,
+	sp_batch_begin(remote);
+	return sp_remote_call(remote, NULL, err, "drop the rseq registration", __NR_rseq,
 	                      own.rseq_abi_pointer, own.rseq_abi_size, RSEQ_FLAG_UNREGISTER,
 	                      own.signature, 0, 0);
 }
@@ -62,7 +63,8 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 
 	if (!message)
 		return -EBADMSG;
-	return sp_remote_call(builder->remote, NULL, err, "register its restartable sequences",
+	sp_batch_begin(builder->remote);
+	return sp_remote_call(builder->remote, NULL, err, "register the restartable sequences",
 	                      __NR_rseq, message->address, message->size, 0, message->signature, 0,
 	                      0);
 }

@@ -209,7 +209,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 		return -EBADMSG;
 	if (message->strict) {
 		sp_batch_begin(builder->remote);
-		return sp_remote_call(builder->remote, NULL, err, "enter strict seccomp mode",
+		return sp_remote_call(builder->remote, NULL, err, "set the strict seccomp mode",
 		                      __NR_seccomp, SECCOMP_SET_MODE_STRICT, 0, 0, 0, 0, 0);
 	}
 	ret = count_shared(builder, message, &shared, err);

@@ -43,8 +43,9 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 
 	if (!message)
 		return -EBADMSG;
+	sp_batch_begin(builder->remote);
 	if (message->leads_session)
-		return sp_remote_call(builder->remote, NULL, err, "begin its session", __NR_setsid,
+		return sp_remote_call(builder->remote, NULL, err, "begin the session", __NR_setsid,
 		                      0, 0, 0, 0, 0, 0);
 	if (!builder->options->shell_job)
 		return refuse_foreign((int32_t)message->session, err);

@@ -39,7 +39,7 @@ static int read_actions(struct sp_remote *remote, struct kernel_sigaction action
 	room = sp_batch_room(remote, (SIGNALS + 1) * sizeof(*actions));
 	for (unsigned i = 1; i <= SIGNALS; i++)
 		if (can_be_set(i))
-			sp_batch_call(remote, "read its signal actions", __NR_rt_sigaction, i, 0,
+			sp_batch_call(remote, "read the signal actions", __NR_rt_sigaction, i, 0,
 			              room + i * sizeof(*actions), sizeof(uint64_t), 0, 0);
 	ret = sp_batch_run(remote, err);
 	if (ret < 0)

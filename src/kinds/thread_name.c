@@ -43,7 +43,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	if (message->name.len)
 		memcpy(name, message->name.data, message->name.len);
 	sp_batch_begin(builder->remote);
-	return sp_remote_call(builder->remote, NULL, err, "set the thread's name", __NR_prctl,
+	return sp_remote_call(builder->remote, NULL, err, "set the thread name", __NR_prctl,
 	                      PR_SET_NAME, sp_batch_put(builder->remote, name, sizeof(name)), 0, 0,
 	                      0, 0);
 }

@@ -24,9 +24,9 @@ static int read_own(struct sp_remote *remote, stack_t *stack, uint64_t *clear_ti
 	sp_batch_begin(remote);
 	stack_room = sp_batch_room(remote, sizeof(*stack));
 	tid_room = sp_batch_room(remote, sizeof(*clear_tid));
-	sp_batch_call(remote, "read its alternate signal stack", __NR_sigaltstack, 0, stack_room, 0,
+	sp_batch_call(remote, "read the alternate signal stack", __NR_sigaltstack, 0, stack_room, 0,
 	              0, 0, 0);
-	sp_batch_call(remote, "read its clear_child_tid", __NR_prctl, PR_GET_TID_ADDRESS, tid_room,
+	sp_batch_call(remote, "read the clear_child_tid", __NR_prctl, PR_GET_TID_ADDRESS, tid_room,
 	              0, 0, 0, 0);
 	ret = sp_batch_run(remote, err);
 	if (ret == 0)
@@ -78,13 +78,13 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 		        .ss_size = message->stack_size,
 		};
 
-		sp_batch_call(remote, "set its alternate signal stack", __NR_sigaltstack,
+		sp_batch_call(remote, "set the alternate signal stack", __NR_sigaltstack,
 		              sp_batch_put(remote, &stack, sizeof(stack)), 0, 0, 0, 0, 0);
 	}
 	if (message->robust_list)
-		sp_batch_call(remote, "set its list of robust futexes", __NR_set_robust_list,
+		sp_batch_call(remote, "set the list of robust futexes", __NR_set_robust_list,
 		              message->robust_list, message->robust_list_size, 0, 0, 0, 0);
-	sp_batch_call(remote, "set its clear_child_tid", __NR_set_tid_address, message->clear_tid,
+	sp_batch_call(remote, "set the clear_child_tid", __NR_set_tid_address, message->clear_tid,
 	              0, 0, 0, 0, 0);
 	return sp_batch_run(remote, err);
 }

@@ -82,7 +82,7 @@ static int read_outside(const struct sp_facet_saver *saver, Sealpoint__ThreadSet
 
 static size_t add_speculation_get(struct sp_remote *remote, unsigned feature)
 {
-	return sp_batch_try(remote, "read its speculation control", __NR_prctl,
+	return sp_batch_try(remote, "read the speculation control", __NR_prctl,
 	                    PR_GET_SPECULATION_CTRL, feature, 0, 0, 0, 0);
 }
 
@@ -101,8 +101,8 @@ static int read_inside(struct sp_remote *remote, Sealpoint__ThreadSettings *mess
 
 	sp_batch_begin(remote);
 	room = sp_batch_room(remote, sizeof(tsc_mode));
-	tsc = sp_batch_try(remote, "read its TSC mode", __NR_prctl, PR_GET_TSC, room, 0, 0, 0, 0);
-	memory_failure = sp_batch_try(remote, "read its memory failure policy", __NR_prctl,
+	tsc = sp_batch_try(remote, "read the TSC mode", __NR_prctl, PR_GET_TSC, room, 0, 0, 0, 0);
+	memory_failure = sp_batch_try(remote, "read the memory failure policy", __NR_prctl,
 	                              PR_MCE_KILL_GET, 0, 0, 0, 0, 0);
 	for (unsigned i = 0; i < SPECULATION_FEATURES; i++)
 		speculation[i] = add_speculation_get(remote, i);
@@ -151,16 +151,16 @@ static int set_settings(struct sp_remote *remote, const Sealpoint__ThreadSetting
                         struct sp_error *err)
 {
 	sp_batch_begin(remote);
-	sp_batch_call(remote, "set its personality", __NR_personality, message->personality, 0, 0,
+	sp_batch_call(remote, "set the personality", __NR_personality, message->personality, 0, 0,
 	              0, 0, 0);
 	if (message->tsc_faults)
-		sp_batch_call(remote, "set its TSC mode", __NR_prctl, PR_SET_TSC, PR_TSC_SIGSEGV, 0,
+		sp_batch_call(remote, "set the TSC mode", __NR_prctl, PR_SET_TSC, PR_TSC_SIGSEGV, 0,
 		              0, 0, 0);
-	sp_batch_call(remote, "set its memory failure policy", __NR_prctl, PR_MCE_KILL,
+	sp_batch_call(remote, "set the memory failure policy", __NR_prctl, PR_MCE_KILL,
 	              PR_MCE_KILL_SET, message->memory_failure, 0, 0, 0);
 	if (message->io_flusher)
-		sp_batch_call(remote, "make it an I/O flusher", __NR_prctl, PR_SET_IO_FLUSHER, 1, 0,
-		              0, 0, 0);
+		sp_batch_call(remote, "set the I/O flusher flag", __NR_prctl, PR_SET_IO_FLUSHER, 1,
+		              0, 0, 0, 0);
 	return sp_batch_run(remote, err);
 }
 
@@ -188,7 +188,7 @@ static int set_speculation(struct sp_remote *remote, const Sealpoint__ThreadSett
 			return sp_fail(err, EBADMSG, "there is no speculation feature %u",
 			               item->feature);
 		if (is_chosen(now[item->feature]) && now[item->feature] != item->control)
-			sp_batch_call(remote, "set its speculation control", __NR_prctl,
+			sp_batch_call(remote, "set the speculation control", __NR_prctl,
 			              PR_SET_SPECULATION_CTRL, item->feature,
 			              item->control & ~(uint32_t)PR_SPEC_PRCTL, 0, 0, 0);
 	}

@@ -33,7 +33,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 
 	sp_batch_begin(saver->remote);
 	room = sp_batch_room(saver->remote, sizeof(message.components));
-	ret = sp_remote_try(saver->remote, &result, err, "read its extended state permission",
+	ret = sp_remote_try(saver->remote, &result, err, "read the extended state permission",
 	                    __NR_arch_prctl, GET_XCOMP_PERM, room, 0, 0, 0, 0);
 	if (ret < 0 || result < 0)
 		return ret;
@@ -55,8 +55,8 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	sp_batch_begin(builder->remote);
 	for (unsigned i = 0; i < 64; i++)
 		if (message->components >> i & 1)
-			sp_batch_call(builder->remote, "ask for extended state", __NR_arch_prctl,
-			              REQ_XCOMP_PERM, i, 0, 0, 0, 0);
+			sp_batch_call(builder->remote, "get the extended state permission",
+			              __NR_arch_prctl, REQ_XCOMP_PERM, i, 0, 0, 0, 0);
 	return sp_batch_run(builder->remote, err);
 }
 
