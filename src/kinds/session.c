@@ -31,7 +31,8 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	message.leads_session = stat.session == pid;
 	if (!message.leads_session && !saver->options->shell_job)
 		return refuse_foreign(stat.session, err);
-	message.session = (uint32_t)stat.session;
+	if (!message.leads_session)
+		message.session = (uint32_t)stat.session;
 	sp_blob_pack(body, &message.base);
 	return 0;
 }
