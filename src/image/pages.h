@@ -86,8 +86,7 @@ int sp_page_writer_finish(struct sp_page_writer *writer, struct sp_page_stats *s
 /** Stops the workers and frees everything; the files stay half written for the caller to remove. */
 void sp_page_writer_abandon(struct sp_page_writer *writer);
 
-/* --- reading ------------------------------------------------------------------------------------
- */
+/* --- reading --------------------------------------------------------------------------------- */
 
 struct sp_page_store;
 

@@ -213,7 +213,7 @@ void sp_page_store_drop(const struct sp_page_store *store, uint32_t number)
 	madvise(store->bytes + extent.start, sp_range_size(extent), MADV_DONTNEED);
 }
 
-/* --- single pieces ---------------------------------------------------------------------------- */
+/* --- single pieces --------------------------------------------------------------------------- */
 
 /** Finds the frame in the cache, or puts it in the place that has not been used for longest. */
 static int cached_frame(struct sp_page_store *store, const struct sp_page_store *owner,

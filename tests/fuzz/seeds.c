@@ -48,7 +48,7 @@ static void put_message(FILE *file, uint8_t type, const ProtobufCMessage *messag
 	free(bytes);
 }
 
-/* --- pages ------------------------------------------------------------------------------------ */
+/* --- pages ----------------------------------------------------------------------------------- */
 
 /** Two objects, five runs, two DATA pages in the frame that is given. */
 static void put_chunk(FILE *file, const struct sp_frame *frame)
@@ -103,7 +103,7 @@ static void seed_pages(int level, const char *name)
 	sp_frame_encoder_release(&encoder);
 }
 
-/* --- records ---------------------------------------------------------------------------------- */
+/* --- records --------------------------------------------------------------------------------- */
 
 static void put_manifest(FILE *file)
 {

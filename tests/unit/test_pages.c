@@ -19,8 +19,7 @@
 #define PAGES 1000
 #define BASE 0x7f0000000000ULL
 
-/* --- a program's memory, and what a store should say of it -------------------------------------
- */
+/* --- a program's memory, and what a store should say of it ----------------------------------- */
 
 struct model {
 	uint8_t bytes[PAGES][SP_PAGE_SIZE];
@@ -135,8 +134,7 @@ static struct sp_page_store *open_store(struct scratch *scratch, struct sp_page_
 	return store;
 }
 
-/* --- a sink that builds a model ------------------------------------------------------------------
- */
+/* --- a sink that builds a model -------------------------------------------------------------- */
 
 static int sink_data(void *context, uint64_t offset, const void *bytes, size_t size,
                      struct sp_error *err)
@@ -209,8 +207,7 @@ static void assert_store_equals(struct sp_page_store *store, uint32_t object,
 	}
 }
 
-/* --- tests ---------------------------------------------------------------------------------------
- */
+/* --- tests ----------------------------------------------------------------------------------- */
 
 static void every_page_comes_back(void **state)
 {
@@ -367,8 +364,7 @@ static void reads_may_begin_and_end_anywhere(void **state)
 	scratch_remove(&scratch);
 }
 
-/* --- chains --------------------------------------------------------------------------------------
- */
+/* --- chains ---------------------------------------------------------------------------------- */
 
 static void discarded_page_does_not_return_from_parent(void **state)
 {
