@@ -19,6 +19,7 @@
 
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,6 +44,7 @@ static inline void hold_child(struct held *held, void (*prepare)(void))
 	assert_int_equal(pipe(ready), 0);
 	pid = fork();
 	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nothing behind */
 		if (prepare)
 			prepare();
 		if (write(ready[1], "r", 1) != 1)
@@ -54,7 +56,7 @@ static inline void hold_child(struct held *held, void (*prepare)(void))
 	if (read(ready[0], &byte, 1) != 1)
 		fail_msg("the child could not prepare itself");
 	close(ready[0]);
-	if (sp_foothold_find(pid, &foothold, &err) < 0 ||
+	if (sp_foothold_find(pid, (struct sp_range){0}, &foothold, &err) < 0 ||
 	    sp_process_seize(&held->process, pid, sp_now_ns() + 10000000000ULL, &err) < 0 ||
 	    sp_remote_open(&held->remote, &held->process, sp_process_leader(&held->process),
 	                   &foothold, &err) < 0)
