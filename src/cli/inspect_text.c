@@ -51,6 +51,8 @@ static void print_sentence(const char *text, size_t room)
 {
 	size_t length = strlen(text);
 
+	while (length && text[length - 1] == ' ')
+		length--;
 	print_plain(text, length <= room ? length : room - 3);
 	fputs(length <= room ? "" : "...", stdout);
 }
@@ -124,7 +126,7 @@ static void print_blocked(uint64_t mask)
 	const char *separator = " ";
 
 	if (__builtin_popcountll(mask) > 16) {
-		printf(" %d of them", __builtin_popcountll(mask));
+		printf(" %d signals", __builtin_popcountll(mask));
 		return;
 	}
 	for (int signal = 1; signal <= 64; signal++) {
@@ -408,23 +410,29 @@ static bool all_have_facet(const struct sp_array *threads, const Sealpoint__Face
 	return true;
 }
 
-/* What all threads have in common stands there once. */
+/* What all threads have in common stands there once, with the first; their names stand elsewhere. */
+static void print_thread_facet(const struct sp_array *threads, size_t index,
+                               const Sealpoint__Facet *facet)
+{
+	const Sealpoint__Thread *thread = *(Sealpoint__Thread **)sp_array_at(threads, index);
+	char tid[16];
+
+	if (!strcmp(sp_describe_facet(facet).text, thread->comm))
+		return;
+	snprintf(tid, sizeof(tid), "%u", thread->tid);
+	if (!all_have_facet(threads, facet))
+		print_facet(tid, facet);
+	else if (index == 0)
+		print_facet(threads->count > 1 ? "threads" : "thread", facet);
+}
+
 static void print_thread_state(const struct sp_array *threads)
 {
 	for (size_t i = 0; i < threads->count; i++) {
 		const Sealpoint__Thread *thread = *(Sealpoint__Thread **)sp_array_at(threads, i);
-		char tid[16];
 
-		snprintf(tid, sizeof(tid), "%u", thread->tid);
-		for (size_t j = 0; j < thread->n_facets; j++) {
-			bool common = all_have_facet(threads, thread->facets[j]);
-
-			if (!common)
-				print_facet(tid, thread->facets[j]);
-			else if (i == 0)
-				print_facet(threads->count > 1 ? "threads" : "thread",
-				            thread->facets[j]);
-		}
+		for (size_t j = 0; j < thread->n_facets; j++)
+			print_thread_facet(threads, i, thread->facets[j]);
 	}
 }
 

@@ -52,7 +52,7 @@ int main(void)
 }
 C
 cc -g -O1 -pthread -o threads threads.c || die "cannot build the program"
-setsid ./threads >ready </dev/null 2>&1 &
+exec_alone ./threads >ready </dev/null 2>&1 &
 program=$!
 wait_until 20 grep -q READY ready || die "the program is not ready"
 dump_and_reap "$program" saved

@@ -25,7 +25,7 @@ while True:
     time.sleep(0.05)
 P
 : >said
-setsid python3 program.py >>said </dev/null 2>&1 &
+exec_alone python3 program.py >>said </dev/null 2>&1 &
 program=$!
 wait_until 20 grep -q READY said || die "the program is not ready"
 dump_and_reap "$program" saved

@@ -1,0 +1,87 @@
+#!/bin/bash
+# A job of a shell comes back as a job of another shell, on another terminal: it reads what is typed, gets Ctrl-C,
+# stops and goes on with Ctrl-Z and fg, and the shell sees its exit status.
+#
+# timeout: 120
+# shellcheck source=tests/lib.sh
+source "$TOP/tests/lib.sh"
+
+cat >job.py <<'P'
+import signal, sys
+
+signal.signal(signal.SIGINT, lambda number, frame: print("GOT SIGINT", flush=True))
+print("READY", flush=True)
+for line in sys.stdin:
+    print("READ", line.strip(), flush=True)
+print("END", flush=True)
+sys.exit(7)
+P
+
+# An interactive shell on a terminal of its own, and what appears there.
+cat >terminals.py <<'P'
+import os, pty, re, select, subprocess, sys, time
+
+sealpoint = sys.argv[1]
+
+class Shell:
+    def __init__(self):
+        self.pid, self.terminal = pty.fork()
+        if self.pid == 0:
+            os.closerange(3, 1024)
+            os.environ["PS1"] = "prompt> "
+            os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+        self.output = ""
+        self.expect("prompt> ")
+
+    def type(self, text):
+        os.write(self.terminal, text.encode())
+
+    def expect(self, pattern):
+        """Waits until the pattern has appeared, and forgets all up to there."""
+        deadline = time.monotonic() + 20
+        while not (found := re.search(pattern, self.output)):
+            left = deadline - time.monotonic()
+            if left < 0 or not select.select([self.terminal], [], [], left)[0]:
+                sys.exit("waited in vain for %r, saw %r" % (pattern, self.output[-300:]))
+            self.output += os.read(self.terminal, 4096).decode(errors="replace")
+        self.output = self.output[found.end():]
+        return found
+
+    def close(self):
+        os.close(self.terminal)
+        os.waitpid(self.pid, 0)
+
+first = Shell()
+first.type("python3 job.py\n")
+first.expect("READY")
+job = subprocess.check_output(["pgrep", "-P", str(first.pid)], text=True).strip()
+subprocess.run([sealpoint, "dump", job, "-o", "saved", "--shell-job"], check=True)
+first.close()
+
+second = Shell()
+second.type(sealpoint + " restore saved --shell-job\n")
+second.expect("restored process " + job)
+second.type("hello\n")
+second.expect("READ hello")
+second.type("\x03")
+second.expect("GOT SIGINT")
+second.type("\x1a")
+second.expect("Stopped")
+second.expect("prompt> ")
+second.type("fg\n")
+second.expect("restore saved")
+second.type("again\n")
+second.expect("READ again")
+second.type("\x04")
+second.expect("END")
+second.type("echo status $?\n")
+status = second.expect(r"\nstatus (\d+)|status (\d+)\r").group(0).strip()
+if status != "status 7":
+    sys.exit("the shell saw " + status)
+second.close()
+P
+if python3 terminals.py "$sealpoint" >log 2>&1 </dev/null; then
+	ok "$TEST_NAME"
+else
+	not_ok "$TEST_NAME" "$(tail -2 log)"
+fi
