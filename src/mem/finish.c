@@ -27,14 +27,34 @@ static const struct {
         {SP_VMA_MERGEABLE, MADV_MERGEABLE, "allow merging for", SP_CALL_WARN},
 };
 
-/* --- protection keys
- * ---------------------------------------------------------------------------------- */
+/* --- protection and protection keys --- */
+
+struct finisher {
+	struct sp_vma_batch batch;
+	int execute_only_key; /* 0: none */
+};
 
 /*
- * pkey_alloc(2) gives the lowest free key, so those below the highest one in use are allocated with
- * it; the program most likely had them too. Keys that no VMA carries cannot be seen from outside.
+ * The kernel takes a key of its own when a program first asks for execute-only memory, gives it to every such
+ * mapping, and to no other. So that is what a key is that only execute-only mappings have.
  */
-static int allocate_keys(struct sp_memory_build *build, struct sp_error *err)
+static int find_execute_only_key(const struct sp_memory_build *build)
+{
+	const Sealpoint__Vma *vma;
+	uint32_t execute_only = 0, others = 0;
+	size_t index = 0;
+
+	while ((vma = sp_next_vma(build, &index)) != NULL) {
+		if (vma->prot == PROT_EXEC)
+			execute_only |= 1u << vma->protection_key;
+		else
+			others |= 1u << vma->protection_key;
+	}
+	execute_only &= ~(others | 1);
+	return execute_only ? __builtin_ctz(execute_only) : 0;
+}
+
+static int highest_key(const struct sp_memory_build *build)
 {
 	const Sealpoint__Vma *vma;
 	size_t index = 0;
@@ -44,27 +64,61 @@ static int allocate_keys(struct sp_memory_build *build, struct sp_error *err)
 		if (vma->protection_key > highest)
 			highest = vma->protection_key;
 	}
-	sp_batch_begin(build->remote);
-	for (int key = 1; key <= highest; key++)
-		sp_batch_call(build->remote, "allocate a memory protection key", __NR_pkey_alloc, 0,
-		              0, 0, 0, 0, 0);
-	return highest ? sp_batch_run(build->remote, err) : 0;
+	return highest;
 }
 
-static int protect(struct sp_vma_batch *batch, const Sealpoint__Vma *vma, struct sp_error *err)
+static void protect_plainly(struct sp_vma_batch *batch, const Sealpoint__Vma *vma)
 {
-	int prot, ret = sp_vma_fill_prot(batch->build, vma, &prot, err);
+	sp_vma_batch_add(batch, vma, "protect", SP_CALL_MUST, __NR_mprotect,
+	                 (uint64_t[6]){vma->start, vma->end - vma->start, vma->prot});
+}
+
+/* The first mapping that has the key. */
+static const Sealpoint__Vma *find_keyed(const struct sp_memory_build *build, int key)
+{
+	const Sealpoint__Vma *vma;
+	size_t index = 0;
+
+	do
+		vma = sp_next_vma(build, &index);
+	while (vma && vma->protection_key != key);
+	return vma;
+}
+
+/*
+ * pkey_alloc(2) and the kernel itself take the lowest free key, so those below the highest one in use are
+ * allocated with it; the program most likely had them too. Keys that no VMA carries cannot be seen from
+ * outside.
+ */
+static int allocate_keys(struct finisher *finisher, struct sp_error *err)
+{
+	struct sp_memory_build *build = finisher->batch.build;
+	int highest = highest_key(build);
+
+	for (int key = 1; key <= highest; key++) {
+		if (key == finisher->execute_only_key)
+			protect_plainly(&finisher->batch, find_keyed(build, key));
+		else
+			sp_vma_batch_add(&finisher->batch, find_keyed(build, highest),
+			                 "allocate the protection key of", SP_CALL_MUST,
+			                 __NR_pkey_alloc, (uint64_t[6]){0});
+	}
+	return sp_vma_batch_run(&finisher->batch, err);
+}
+
+static int protect(struct finisher *finisher, const Sealpoint__Vma *vma, struct sp_error *err)
+{
+	int prot, ret = sp_vma_fill_prot(finisher->batch.build, vma, &prot, err);
 
 	if (ret < 0)
 		return ret;
-	if (vma->protection_key)
-		sp_vma_batch_add(batch, vma, "set the protection key of", SP_CALL_MUST,
+	if (vma->protection_key && vma->protection_key != finisher->execute_only_key)
+		sp_vma_batch_add(&finisher->batch, vma, "set the protection key of", SP_CALL_MUST,
 		                 __NR_pkey_mprotect,
 		                 (uint64_t[6]){vma->start, vma->end - vma->start, vma->prot,
 		                               (uint64_t)vma->protection_key});
 	else if (prot != (int)vma->prot)
-		sp_vma_batch_add(batch, vma, "protect", SP_CALL_MUST, __NR_mprotect,
-		                 (uint64_t[6]){vma->start, vma->end - vma->start, vma->prot});
+		protect_plainly(&finisher->batch, vma);
 	return 0;
 }
 
@@ -132,12 +186,13 @@ static void lock(struct sp_vma_batch *batch, const Sealpoint__Vma *vma)
 		sp_vma_batch_add(batch, vma, "lock", SP_CALL_TRY, __NR_mlock, args);
 }
 
-static int finish_vma(struct sp_vma_batch *batch, const Sealpoint__Vma *vma, struct sp_error *err)
+static int finish_vma(struct finisher *finisher, const Sealpoint__Vma *vma, struct sp_error *err)
 {
+	struct sp_vma_batch *batch = &finisher->batch;
 	int ret = sp_vma_batch_room(batch, err);
 
 	if (ret == 0)
-		ret = protect(batch, vma, err);
+		ret = protect(finisher, vma, err);
 	if (ret < 0)
 		return ret;
 	name(batch, vma);
@@ -149,19 +204,25 @@ static int finish_vma(struct sp_vma_batch *batch, const Sealpoint__Vma *vma, str
 	return ret;
 }
 
+static void release_finisher(struct finisher *finisher)
+{
+	sp_vma_batch_release(&finisher->batch);
+}
+
 int sp_memory_finish(struct sp_memory_build *build, struct sp_error *err)
 {
-	sp_cleanup(sp_vma_batch_release) struct sp_vma_batch batch = {0};
+	sp_cleanup(release_finisher) struct finisher finisher = {
+	        .execute_only_key = find_execute_only_key(build),
+	};
 	const Sealpoint__Vma *vma;
 	size_t index = 0;
-	int ret = allocate_keys(build, err);
+	int ret;
 
-	if (ret < 0)
-		return ret;
-	sp_vma_batch_init(&batch, build);
+	sp_vma_batch_init(&finisher.batch, build);
+	ret = allocate_keys(&finisher, err);
 	while (ret == 0 && (vma = sp_next_vma(build, &index)) != NULL) {
 		if (sp_vma_is_made(vma))
-			ret = finish_vma(&batch, vma, err);
+			ret = finish_vma(&finisher, vma, err);
 	}
-	return ret < 0 ? ret : sp_vma_batch_run(&batch, err);
+	return ret < 0 ? ret : sp_vma_batch_run(&finisher.batch, err);
 }

@@ -71,7 +71,8 @@ int sp_vma_fill_prot(const struct sp_memory_build *build, const Sealpoint__Vma *
 	uint64_t pages[SP_PAGE_STATES];
 	int ret;
 
-	*prot = (int)vma->prot;
+	/* Execute-only memory takes a protection key: not before sp_memory_finish() sees to their order. */
+	*prot = vma->prot == PROT_EXEC ? PROT_NONE : (int)vma->prot;
 	if (sp_vma_is_shared(vma))
 		return 0;
 	ret = sp_vma_count_pages(build, vma, pages, err);

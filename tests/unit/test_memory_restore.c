@@ -486,16 +486,21 @@ static void sealed_memory(void)
 	subject = syscall(__NR_mseal, memory, 16 * SP_PAGE_SIZE, 0) < 0 ? NULL : memory;
 }
 
+/* Keys 1 and 3 are the program's; the kernel takes 2 for execute-only memory, which `subject` is. */
 static void keyed_memory(void)
 {
 	char *memory = map_small(PROT_READ | PROT_WRITE, MAP_PRIVATE);
-	int key;
+	char *readable = map_small(PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	char *executable = map_small(PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	bool keys = pkey_alloc(0, 0) == 1;
 
 	fill(memory, 0, PAGES);
-	pkey_alloc(0, 0);
-	key = pkey_alloc(0, 0);
-	subject = key > 0 && pkey_mprotect(memory, 8 * SP_PAGE_SIZE, PROT_READ, key) == 0 ? memory
-	                                                                                  : NULL;
+	fill(executable, 0, PAGES);
+	keys = keys && mprotect(executable, PAGES * SP_PAGE_SIZE, PROT_EXEC) == 0 &&
+	       pkey_alloc(0, 0) == 3 &&
+	       pkey_mprotect(memory, 8 * SP_PAGE_SIZE, PROT_READ, 1) == 0 &&
+	       pkey_mprotect(readable, 8 * SP_PAGE_SIZE, PROT_READ, 3) == 0;
+	subject = keys ? executable : NULL;
 }
 
 static char *huge_area(size_t size)
@@ -579,6 +584,14 @@ static void clock_is_right(void)
 	syscall(__NR_clock_gettime, CLOCK_MONOTONIC, &after);
 	_exit((now.tv_sec < before.tv_sec) || (now.tv_sec > after.tv_sec) ||
 	      time(NULL) < 1000000000);
+}
+
+/* The kernel takes its key away from execute-only memory that becomes readable. */
+static void execute_only_memory_can_be_made_readable(void)
+{
+	if (mprotect(subject, PAGES * SP_PAGE_SIZE, PROT_READ) < 0)
+		_exit(2);
+	_exit(subject[0] != 1);
 }
 
 /* --- tests ------------------------------------------------------------------------------------------------------ */
@@ -681,6 +694,7 @@ static void protection_keys_come_back(void **state)
 	if (!subject)
 		skip();
 	assert_same_memory(&bench);
+	assert_int_equal(run_in_stub(&bench, execute_only_memory_can_be_made_readable), 0);
 }
 
 static int add_huge(void *context, struct sp_range run, uint64_t categories, struct sp_error *err)
