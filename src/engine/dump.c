@@ -298,6 +298,8 @@ static int freeze(struct dump *dump, struct sp_error *err)
 		return rc;
 	dump->frozen = true;
 	rc = refuse_children(dump, err);
+	if (!rc)
+		rc = read_mappings(dump, err);
 	return rc ? rc
 	          : sp_remote_open(&dump->remote, &dump->process, sp_process_leader(&dump->process),
 	                           &dump->foothold, err);
@@ -311,10 +313,7 @@ static int collect(struct dump *dump, struct sp_error *err)
 	int rc;
 
 	split->stop_ns = lap(&clock);
-	rc = read_mappings(dump, err);
-	split->mappings_ns = lap(&clock);
-	if (!rc)
-		rc = save_files(dump, err);
+	rc = save_files(dump, err);
 	split->descriptors_ns = lap(&clock);
 	if (!rc)
 		rc = save_state(dump, err);
