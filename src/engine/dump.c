@@ -200,8 +200,10 @@ static int save_state(struct dump *dump, struct sp_error *err)
 /** The mappings, and whether they can be saved at all. The first of them that cannot is named. */
 static int read_mappings(struct dump *dump, struct sp_error *err)
 {
+	uint64_t started = sp_now_ns();
 	int rc = sp_vma_list_read(dump->process.pid, &dump->vmas, err);
 
+	dump->result->freeze.mappings_ns = sp_now_ns() - started;
 	return rc ? rc : sp_memory_check(dump->process.pid, &dump->vmas, err);
 }
 
@@ -312,7 +314,7 @@ static int collect(struct dump *dump, struct sp_error *err)
 	uint64_t clock = dump->process.stopped_ns;
 	int rc;
 
-	split->stop_ns = lap(&clock);
+	split->stop_ns = lap(&clock) - split->mappings_ns;
 	rc = save_files(dump, err);
 	split->descriptors_ns = lap(&clock);
 	if (!rc)
