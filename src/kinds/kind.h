@@ -133,8 +133,9 @@ enum sp_facet_scope {
 };
 
 /**
- * When a facet is rebuilt. Within a phase the registry's order counts: a thread facet is rebuilt for all threads
- * before the next facet, because some undo others (a thread that changes its user makes the process undumpable).
+ * When a facet is rebuilt. Within a phase one thread after the other is driven, the leader last, and each rebuilds
+ * its facets in the registry's order, the leader those of the process too. So what a process facet sets in a phase
+ * is not undone by a thread in the same phase.
  */
 enum sp_facet_phase {
 	SP_PHASE_STUB,	      /* the stub exists and is alone: session, group */

@@ -49,6 +49,7 @@ const struct sp_facet *const sp_facets[] = {
 	&sp_facet_posix_timers,
 	&sp_facet_limits,
 	&sp_facet_scheduling,
+	&sp_facet_shared_seccomp,
 	/* SP_PHASE_PRIVILEGES */
 	&sp_facet_seccomp,
 	&sp_facet_credentials,

@@ -40,6 +40,7 @@ extern const struct sp_facet sp_facet_interval_timers;
 extern const struct sp_facet sp_facet_posix_timers;
 extern const struct sp_facet sp_facet_limits;
 extern const struct sp_facet sp_facet_scheduling;
+extern const struct sp_facet sp_facet_shared_seccomp;
 extern const struct sp_facet sp_facet_seccomp;
 extern const struct sp_facet sp_facet_credentials;
 extern const struct sp_facet sp_facet_hardening;

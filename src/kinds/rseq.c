@@ -7,14 +7,12 @@
  * number. A thread that was stopped inside a critical section has already been moved to its abort
  * handler (remote/process.h).
  */
-#include "kinds/rseq.h"
 #include "kinds/registry.h"
 
 #include "base/kernel_abi.h"
 #include "thread.pb-c.h"
 
 #include <errno.h>
-#include <linux/rseq.h>
 #include <sys/ptrace.h>
 
 static int get_configuration(pid_t tid, struct sp_ptrace_rseq_configuration *configuration,
@@ -26,19 +24,6 @@ static int get_configuration(pid_t tid, struct sp_ptrace_rseq_configuration *con
 	if (errno == EIO || errno == EINVAL)
 		return 0; /* a kernel without restartable sequences */
 	return sp_fail_errno(err, errno, "cannot read its rseq registration");
-}
-
-int sp_rseq_drop_own(struct sp_remote *remote, struct sp_error *err)
-{
-	struct sp_ptrace_rseq_configuration own;
-	int ret = get_configuration(remote->driver->tid, &own, err);
-
-	if (ret < 0 || !own.rseq_abi_pointer)
-		return ret;
-	sp_batch_begin(remote);
-	return sp_remote_call(remote, NULL, err, "drop the rseq registration", __NR_rseq,
-	                      own.rseq_abi_pointer, own.rseq_abi_size, RSEQ_FLAG_UNREGISTER,
-	                      own.signature, 0, 0);
 }
 
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)

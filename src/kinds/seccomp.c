@@ -4,9 +4,11 @@
  *
  * They are installed before credentials are given up, because a program may have lost since then
  * what it needed to install them; the tracer suspends them meanwhile (PTRACE_O_SUSPEND_SECCOMP).
- * Filters that all threads begin with are installed by the leader for all of them at once: the
- * kernel knows a shared filter from an equal one when a program asks for more filters in all its
- * threads (SECCOMP_FILTER_FLAG_TSYNC).
+ *
+ * Filters that all threads begin with are installed by the leader for all of them at once, before any
+ * thread installs its others: the kernel knows a shared filter from an equal one when a program asks
+ * for more filters in all its threads (SECCOMP_FILTER_FLAG_TSYNC). That is a facet of the process, which
+ * finds the filters in those of the threads.
  *
  * SECCOMP_FILTER_FLAG_SPEC_ALLOW cannot be read back. It is always given, and only keeps the filter
  * from changing how the processor may speculate, which is a setting of the thread of its own
@@ -97,22 +99,25 @@ static int read_filters(pid_t tid, Sealpoint__Seccomp *message, struct sp_error 
 	return sp_fail(err, E2BIG, "it has over %d seccomp filters", FILTERS_MAX);
 }
 
+static bool has_filters(const char *status)
+{
+	uint64_t mode;
+
+	return sp_status_number(status, "Seccomp", 10, &mode, NULL) == 0 &&
+	       mode == SECCOMP_MODE_FILTER;
+}
+
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Seccomp *message = sp_alloc(sizeof(*message));
-	uint64_t mode;
-	int ret;
+	int ret = 0;
 
 	sealpoint__seccomp__init(message);
-	if (sp_status_number(saver->status, "Seccomp", 10, &mode, NULL) < 0 ||
-	    mode == SECCOMP_MODE_DISABLED)
-		return 0; /* without the line, a kernel without seccomp */
-	message->strict = mode == SECCOMP_MODE_STRICT;
-	if (!message->strict) {
+	message->strict = sp_status_is(saver->status, "Seccomp", "1");
+	if (has_filters(saver->status))
 		ret = read_filters(saver->thread->tid, message, err);
-		if (ret < 0)
-			return ret;
-	}
+	if (ret < 0 || (!message->strict && !message->n_filters))
+		return ret;
 	sp_blob_pack(body, &message->base);
 	return 0;
 }
@@ -198,11 +203,53 @@ static int install(struct sp_remote *remote, const Sealpoint__SeccompFilter *fil
 	return ret;
 }
 
+/* The process's facet says only that there may be shared filters: it is saved when the leader has any. */
+static int save_shared(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
+{
+	Sealpoint__SharedSeccomp message = SEALPOINT__SHARED_SECCOMP__INIT;
+
+	if (has_filters(saver->status))
+		sp_blob_pack(body, &message.base);
+	return 0;
+}
+
+static int rebuild_shared(struct sp_facet_builder *builder, ProtobufCBinaryData body,
+                          struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__Seccomp *own = unpack(facet_of(builder->thread), err);
+	size_t shared;
+	int ret;
+
+	if (!own)
+		return -EBADMSG;
+	ret = count_shared(builder, own, &shared, err);
+	for (size_t i = 0; ret == 0 && i < shared; i++)
+		ret = install(builder->remote, own->filters[i], SECCOMP_FILTER_FLAG_TSYNC, err);
+	return ret;
+}
+
+/* How many filters thread `tid` has beyond those of sealpoint itself, which a stub inherits. */
+static int count_installed(pid_t pid, pid_t tid, size_t *installed, struct sp_error *err)
+{
+	sp_cleanup_free char *status = NULL, *own = NULL;
+	uint64_t filters, own_filters;
+	int ret = sp_status_read(pid, tid, &status, err);
+
+	if (ret == 0)
+		ret = sp_status_read(getpid(), getpid(), &own, err);
+	if (ret == 0)
+		ret = sp_status_number(status, "Seccomp_filters", 10, &filters, err);
+	if (ret == 0)
+		ret = sp_status_number(own, "Seccomp_filters", 10, &own_filters, err);
+	if (ret == 0)
+		*installed = filters - own_filters;
+	return ret;
+}
+
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Seccomp *message = unpack(body, err);
-	bool leader = builder->thread->tid == builder->process->pid;
-	size_t shared;
+	size_t installed = 0;
 	int ret;
 
 	if (!message)
@@ -212,10 +259,10 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 		return sp_remote_call(builder->remote, NULL, err, "set the strict seccomp mode",
 		                      __NR_seccomp, SECCOMP_SET_MODE_STRICT, 0, 0, 0, 0, 0);
 	}
-	ret = count_shared(builder, message, &shared, err);
-	for (size_t i = leader ? 0 : shared; ret == 0 && i < message->n_filters; i++)
-		ret = install(builder->remote, message->filters[i],
-		              i < shared ? SECCOMP_FILTER_FLAG_TSYNC : 0, err);
+	ret = count_installed((pid_t)builder->process->pid, (pid_t)builder->thread->tid, &installed,
+	                      err);
+	for (size_t i = installed; ret == 0 && i < message->n_filters; i++)
+		ret = install(builder->remote, message->filters[i], 0, err);
 	return ret;
 }
 
@@ -246,4 +293,13 @@ const struct sp_facet sp_facet_seccomp = {
         .rebuild = rebuild,
         .describe = describe,
         .check = check,
+};
+
+const struct sp_facet sp_facet_shared_seccomp = {
+        .name = "shared_seccomp",
+        .title = "shared seccomp filters",
+        .scope = SP_FACET_PROCESS,
+        .phase = SP_PHASE_THREADS,
+        .save = save_shared,
+        .rebuild = rebuild_shared,
 };
