@@ -129,11 +129,11 @@ dump_and_reap() { # PID DIRECTORY [OPTION...]
 # and sockets, mount ids) is numbered in the order of appearance.
 proc_snapshot() { # PID [IGNORED_PART,...]
 	local ignored=${2:-none}
-	proc_snapshot_all "$1" | grep -v -E "^(${ignored//,/|}) "
+	proc_snapshot_all "$1" | sort | grep -v -E "^(${ignored//,/|}) "
 }
 
 proc_snapshot_all() {
-	local proc=/proc/$1 task fd
+	local proc=/proc/$1 task
 	sed -n -E 's/^(Name|Umask|Uid|Gid|Groups|Threads|ShdPnd|SigIgn|SigCgt|NoNewPrivs|THP_enabled):\s*/status \1 /p' \
 		"$proc/status"
 	# pgrp, session, exit signal, code, stack, data, brk, arguments, environment
@@ -152,17 +152,17 @@ proc_snapshot_all() {
 			awk '{ print "nice", $17, "rt", $38, "policy", $39 }')"
 		sed -n -E "s/^(SigPnd|SigBlk|Cap...|Seccomp|Cpus_allowed):\s*/task ${task##*/} \1 /p" "$task/status"
 	done
-	for fd in $(printf '%s\n' "$proc"/fd/* | sort -V); do
-		echo "fd ${fd##*/} $(readlink "$fd" | sed -E '/^.memfd:/! s/^.* \(deleted\)$/(deleted)/')"
-		sed -n -E "s/\b(ino|sdev|pos|mnt_id|it_value):\S*\s*//g
-			/^(flags|eventfd-count|tfd|clockid|ticks|settime|it_interval|sigmask|inotify)/ s/^/fdinfo ${fd##*/} /p" \
-			"$proc/fdinfo/${fd##*/}" | sed -E 's/ino:\S+ sdev:\S+( fhandle.*)?//'
-		sed -n "s/^pos:/fdinfo ${fd##*/} pos/p" "$proc/fdinfo/${fd##*/}"
-	done | awk '{ while (match($0, /(pipe|socket):\[[0-9]+\]/)) {
+	find "$proc/fd" -type l -printf 'fd %f %l\n' | sort -V |
+		awk '{ while (match($0, /(pipe|socket):\[[0-9]+\]/)) {
 			key = substr($0, RSTART, RLENGTH)
 			if (!(key in number)) number[key] = ++count
-			$0 = substr($0, 1, RSTART - 1) "number " number[key] substr($0, RSTART + RLENGTH)
-		} print }'
+			$0 = substr($0, 1, RSTART - 1) "number " number[key] substr($0, RSTART + RLENGTH) }
+			if (/ \(deleted\)$/ && $3 !~ /^.memfd:/) $0 = $1 " " $2 " (deleted)"
+			print }'
+	find "$proc/fdinfo" -type f -exec awk '
+		/^(pos|flags|eventfd-count|tfd|clockid|settime|it_interval|sigmask|inotify)/ {
+			gsub(/ (ino|sdev|pos):[^ ]+/, ""); sub(/ fhandle.*/, "")
+			number = FILENAME; sub(/.*\//, "", number); print "fdinfo", number, $0 }' {} +
 	proc_mappings "$1" | sed 's/^/maps /'
 }
 

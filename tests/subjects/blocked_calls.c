@@ -139,6 +139,9 @@ static void *in_sleep_until(void *unused)
 	subject_check(now.tv_sec > until.tv_sec ||
 	                      (now.tv_sec == until.tv_sec && now.tv_nsec >= until.tv_nsec),
 	              "clock_nanosleep returned early");
+	/* Not before the others: whether a thread is still there must not depend on the time. */
+	while (subject_running())
+		in_futex(NULL);
 	return unused;
 }
 

@@ -37,7 +37,7 @@ int main(void)
 	struct stat before, after;
 
 	size = sizeof(path);
-	snprintf(path.sun_path, sizeof(path.sun_path), "/tmp/subject-unix-%d", getpid());
+	strcpy(path.sun_path, "listening");
 	snprintf(abstract.sun_path + 1, sizeof(abstract.sun_path) - 1, "subject-%d", getpid());
 	subject_need(bind(stream, (struct sockaddr *)&path, size) == 0, "bind");
 	subject_need(chmod(path.sun_path, 0620) == 0, "chmod");
