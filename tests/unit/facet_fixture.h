@@ -65,6 +65,7 @@ static inline void hold_child(struct held *held, void (*prepare)(void))
 
 static inline void kill_child(struct held *held)
 {
+	sp_remote_close(&held->remote, NULL);
 	sp_process_release(&held->process, SP_RELEASE_KILL);
 	sp_process_forget(&held->process);
 }
