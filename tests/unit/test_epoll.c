@@ -41,7 +41,7 @@ static void drive(struct host *host, struct sp_error *err)
 	if (!host->pid)
 		for (;;)
 			pause();
-	if (sp_foothold_find(host->pid, &foothold, err) < 0 ||
+	if (sp_foothold_find(host->pid, (struct sp_range){0}, &foothold, err) < 0 ||
 	    sp_process_seize(&host->process, host->pid, sp_now_ns() + 10000000000ULL, err) < 0 ||
 	    sp_remote_open(&host->remote, &host->process, sp_process_leader(&host->process),
 	                   &foothold, err) < 0)
