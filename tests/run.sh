@@ -20,6 +20,12 @@ TOP=$(cd "$(dirname "$0")/.." && pwd)
 BUILD=$(cd "$TOP" && realpath -m "${BUILD:-build}")
 export TOP BUILD
 
+# What the caller has left open is none of the subjects' business: a dump would refuse its pipes.
+for fd in /proc/self/fd/*; do
+	fd=${fd##*/}
+	((fd > 2 && fd < 255)) && eval "exec $fd>&-"
+done
+
 jobs=2 keep=
 while getopts j:k option; do
 	case $option in
