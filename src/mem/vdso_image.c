@@ -137,12 +137,12 @@ static bool count_symbols(struct image *image)
 
 static const char *symbol_name(const struct image *image, uint32_t offset)
 {
-	const char *name = (const char *)image->bytes + image->strings + offset;
+	const char *name;
 
-	if (offset >= image->strings_size ||
-	    !memchr(name, '\0', (size_t)(image->strings_size - offset)))
+	if (offset >= image->strings_size)
 		return NULL;
-	return name;
+	name = (const char *)image->bytes + image->strings + offset;
+	return memchr(name, '\0', (size_t)(image->strings_size - offset)) ? name : NULL;
 }
 
 int sp_vdso_functions(const void *bytes, size_t size, struct sp_array *functions,

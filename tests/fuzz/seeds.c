@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <xxhash.h>
 
@@ -207,6 +208,19 @@ static void seed_kinds(void)
 	}
 }
 
+/** The part of this process's own vDSO that is within the length of an input: all tables, most functions. */
+static void seed_vdso(void)
+{
+	const void *image = (const void *)getauxval(AT_SYSINFO_EHDR);
+	FILE *file;
+
+	if (!image)
+		return;
+	file = seed("fuzz_vdso", "own");
+	fwrite(image, SP_PAGE_SIZE, 1, file);
+	fclose(file);
+}
+
 int main(int count, char **arguments)
 {
 	if (count != 2) {
@@ -219,5 +233,6 @@ int main(int count, char **arguments)
 	seed_checkpoint();
 	seed_records();
 	seed_kinds();
+	seed_vdso();
 	return 0;
 }
