@@ -40,6 +40,27 @@ uint64_t sp_stack_pointer(const struct user_regs_struct *general);
 /** Moves the instruction pointer; used to leave an rseq critical section by its abort address. */
 void sp_set_instruction_pointer(struct user_regs_struct *general, uint64_t address);
 
+/* --- extended state from another machine --- */
+
+/** Where a processor keeps one component of the extended state. */
+struct sp_xstate_component {
+	uint32_t bit; /* in XCR0 */
+	uint32_t offset;
+	uint32_t size;
+};
+#define SP_XSTATE_COMPONENTS 64
+
+/** This processor's layout: fills in up to SP_XSTATE_COMPONENTS and returns how many. */
+size_t sp_xstate_layout(struct sp_xstate_component *layout);
+
+/**
+ * Puts extended state that was saved with `layout` into `registers`, which holds a valid one of this
+ * machine. EINVAL if the saved state contradicts its layout, ENOTSUP if it uses a component that this
+ * machine does not have.
+ */
+int sp_xstate_convert(struct sp_registers *registers, const uint8_t *saved, size_t size,
+                      const struct sp_xstate_component *layout, size_t count, struct sp_error *err);
+
 /* --- interrupted system calls (restart.c tells the whole story) ---------------------------- */
 
 /**

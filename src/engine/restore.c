@@ -184,6 +184,24 @@ static int finish_memory(struct restore *restore, struct sp_error *err)
 	return rc ? rc : sp_memory_seal(&restore->memory, err);
 }
 
+static int set_extended_state(const Sealpoint__Manifest *manifest, const Sealpoint__Thread *record,
+                              struct sp_thread *thread, struct sp_error *err)
+{
+	struct sp_xstate_component layout[SP_XSTATE_COMPONENTS];
+	size_t count = 0;
+
+	for (size_t i = 0; i < manifest->n_xstate_layout && count < SP_XSTATE_COMPONENTS; i++)
+		layout[count++] = (struct sp_xstate_component){
+		        .bit = manifest->xstate_layout[i]->bit,
+		        .offset = manifest->xstate_layout[i]->offset,
+		        .size = manifest->xstate_layout[i]->size,
+		};
+	if (!sp_xstate_convert(&thread->raw, record->xstate.data, record->xstate.len, layout, count,
+	                       err))
+		return 0;
+	return sp_error_context(err, "cannot restore the registers of thread %u", record->tid);
+}
+
 /** Registers and mask that a thread gets when it stops being driven; the extended state at once. */
 static int prepare_thread(struct restore *restore, size_t index, struct sp_error *err)
 {
@@ -191,10 +209,8 @@ static int prepare_thread(struct restore *restore, size_t index, struct sp_error
 	const Sealpoint__Thread *record = thread_record(restore, index);
 
 	memcpy(&thread->raw.general, record->general.data, sizeof(thread->raw.general));
-	memcpy(thread->raw.xstate, record->xstate.data, record->xstate.len);
-	thread->raw.xstate_size = record->xstate.len;
 	thread->signal_mask = record->signal_mask;
-	return 0;
+	return set_extended_state(restore->checkpoint->manifest, record, thread, err);
 }
 
 static int start_threads(struct restore *restore, struct sp_error *err)

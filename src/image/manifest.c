@@ -94,9 +94,33 @@ static int write_message(int dirfd, const Sealpoint__Manifest *manifest, struct 
 	return status;
 }
 
+/** This processor's layout of the extended state, as messages. */
+struct xstate_messages {
+	Sealpoint__XstateComponent messages[SP_XSTATE_COMPONENTS];
+	Sealpoint__XstateComponent *list[SP_XSTATE_COMPONENTS];
+};
+
+static void describe_xstate(Sealpoint__Manifest *manifest, struct xstate_messages *messages)
+{
+	struct sp_xstate_component layout[SP_XSTATE_COMPONENTS];
+
+	manifest->n_xstate_layout = sp_xstate_layout(layout);
+	manifest->xstate_layout = messages->list;
+	for (size_t i = 0; i < manifest->n_xstate_layout; i++) {
+		Sealpoint__XstateComponent *message = &messages->messages[i];
+
+		sealpoint__xstate_component__init(message);
+		message->bit = layout[i].bit;
+		message->offset = layout[i].offset;
+		message->size = layout[i].size;
+		messages->list[i] = message;
+	}
+}
+
 int sp_manifest_write(int dirfd, const Sealpoint__Manifest *given, struct sp_error *err)
 {
 	Sealpoint__Manifest manifest = *given;
+	struct xstate_messages xstate;
 	Sealpoint__ImageFile files[IMAGE_FILES], *file_list[IMAGE_FILES];
 	const char *const *features = sp_cpu_features();
 	uint8_t id[SP_CHECKPOINT_ID_SIZE];
@@ -124,6 +148,7 @@ int sp_manifest_write(int dirfd, const Sealpoint__Manifest *given, struct sp_err
 	for (manifest.n_cpu_features = 0; features[manifest.n_cpu_features];)
 		manifest.n_cpu_features++;
 	manifest.cpu_xfeatures = sp_cpu_xfeatures();
+	describe_xstate(&manifest, &xstate);
 	manifest.files = file_list;
 	manifest.n_files = IMAGE_FILES;
 	return write_message(dirfd, &manifest, err);
