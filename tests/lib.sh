@@ -47,16 +47,6 @@ wait_until() { # SECONDS COMMAND...
 
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
 
-# Becomes a command in a session of its own, with no descriptor of ours but 0, 1 and 2.
-exec_alone() { # COMMAND...
-	local fd
-	for fd in "/proc/$BASHPID/fd"/*; do
-		fd=${fd##*/}
-		((fd <= 2 || fd == 255)) || exec {fd}>&- # bash closes 255 itself
-	done
-	exec setsid "$@"
-}
-
 # --- subjects ------------------------------------------------------------------------------------------
 
 # The value of a key in the "subject:" line of a subject's opening comment, or the default.
@@ -75,7 +65,7 @@ start_subject() { # NAME [ARGUMENT...]
 	: >go
 	: >out
 	[[ -z $user ]] || chown -R "$user" "$TEST_DIR"
-	exec_alone "${as[@]}" "$subjects/$1" "${@:2}" <go >>out 2>&1 &
+	setsid "${as[@]}" "$subjects/$1" "${@:2}" <go >>out 2>&1 &
 	SUBJECT_PID=$!
 	wait_until 30 ready_or_gone "$SUBJECT_PID" || die "$1 is not ready after 30 s"
 	if grep -q '^SKIP: ' out; then
@@ -120,6 +110,11 @@ dump_and_reap() { # PID DIRECTORY [OPTION...]
 	dump "$@"
 	wait "$1"
 	is_gone "$1" || die "pid $1 is still there after a dump that kills"
+}
+
+# True if a command has said one line to standard error, beside warnings.
+one_sentence() { # FILE
+	(($(grep -c -v '^sealpoint: warning: ' "$1") == 1))
 }
 
 # --- what /proc shows of a process ---------------------------------------------------------------------
@@ -204,7 +199,7 @@ state_of() { sed 's/^.*) //; s/ .*//' "/proc/$1/stat"; }
 
 # Starts a program in a session of its own, sharing nothing with the test but its output file. Sets PROGRAM_PID.
 start_program() { # COMMAND...
-	exec_alone "$@" </dev/null >>program.log 2>&1 &
+	setsid "$@" </dev/null >>program.log 2>&1 &
 	# shellcheck disable=SC2034 # for the scripts
 	PROGRAM_PID=$!
 }

@@ -21,7 +21,7 @@ refused() { # CASE STATUS WORDS COMMAND...
 	rm -f output
 	if ((status != expected)); then
 		not_ok "$name" "exit status $status, not $expected: $(head -c 300 error)"
-	elif (($(wc -l <error) != 1)); then
+	elif ! one_sentence error; then
 		not_ok "$name" "not one line: $(head -c 500 error)"
 	elif ! grep -q -i -E -- "$words" error; then
 		not_ok "$name" "does not say /$words/: $(<error)"
@@ -96,7 +96,7 @@ for file in spoiled/*; do
 		flip "$file" "$offset"
 		status=0
 		timeout 20 "$sealpoint" verify spoiled >/dev/null 2>error || status=$?
-		((status == 1 && $(wc -l <error) == 1)) ||
+		{ ((status == 1)) && one_sentence error; } ||
 			unnoticed+="$(basename "$file") byte $offset (status $status): $(head -c 200 error) "
 		flip "$file" "$offset"
 		((++flips))
@@ -122,7 +122,7 @@ for file in spoiled/*; do
 		if ((status == 0)); then
 			grep -q '^PASS$' out || harmful+="$(basename "$file") byte $offset: restored, and fails "
 		else
-			((status == 1 && $(wc -l <error) == 1)) ||
+			{ ((status == 1)) && one_sentence error; } ||
 				harmful+="$(basename "$file") byte $offset (status $status): $(head -c 200 error) "
 			is_gone "$subject" || harmful+="$(basename "$file") byte $offset: left a process "
 		fi
@@ -145,7 +145,7 @@ edited() { # ITEM VALUE
 edited version_major 99
 refused "newer major version" 1 "version.*99|99.*version" "$sealpoint" restore spoiled
 edited page_size 65536
-refused "another page size" 1 "page size.*65536|65536.*page|64 KiB" "$sealpoint" restore spoiled
+refused "another page size" 1 "pages of 65536" "$sealpoint" restore spoiled
 edited cpu_feature a_feature_of_the_future
 refused "missing processor feature" 1 a_feature_of_the_future "$sealpoint" restore spoiled
 edited arch a_machine_of_the_past
@@ -161,7 +161,7 @@ fi
 
 # --- processes -----------------------------------------------------------------------------------------
 
-exec_alone sleep 1000 </dev/null >/dev/null 2>&1 &
+setsid sleep 1000 </dev/null >/dev/null 2>&1 &
 victim=$!
 refused "dump: dead pid" 1 99999 "$sealpoint" dump 99999 -o new
 refused "dump: no pid" 2 "pid|number|usage" "$sealpoint" dump not-a-pid -o new

@@ -14,7 +14,7 @@ for size in 16k 64k 256k 1m 4m; do
 	status=0
 	"$sealpoint" dump "$pid" -o small/image --compress none --leave-running >output 2>error || status=$?
 	((status == 1)) || die "$size: exit status $status: $(<error)"
-	(($(wc -l <error) == 1)) || die "$size: not one line: $(<error)"
+	one_sentence error || die "$size: not one line: $(<error)"
 	grep -q "No space left" error || die "$size: does not say why: $(<error)"
 	[[ -z $(ls -A small) ]] || die "$size: left $(ls -A small)"
 	umount small

@@ -10,7 +10,7 @@ cd "$TEST_DIR" || exit 1
 status=0
 "$sealpoint" dump 2 -o image >output 2>error || status=$?
 ((status == 1)) || die "exit status $status"
-(($(wc -l <error) == 1)) || die "not one line: $(<error)"
+one_sentence error || die "not one line: $(<error)"
 grep -q "kernel thread" error || die "does not say what it is: $(<error)"
 [[ ! -e image ]] || die "left a directory"
 ok "$TEST_NAME"

@@ -16,7 +16,7 @@ mkdir scratch
 kill_dumps() { # NAME MODE ROUNDS COMMAND...
 	local status=0 command=("${@:4}")
 	mkdir "$1" && cd "$1" || exit 1
-	start_subject working strict
+	start_subject working
 	"$test_tools/kill_dump" "$2" "$3" "$SUBJECT_PID" heartbeat "$TEST_DIR/scratch" \
 		"${command[@]/#PID/$SUBJECT_PID}" >"../$1.log" 2>&1 || status=$?
 	kill -CONT "$SUBJECT_PID" 2>/dev/null

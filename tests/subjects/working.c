@@ -4,8 +4,8 @@
  * that is mapped shared ("heartbeat"), where a test sees whether all go on. Nothing about the
  * process changes while it works: mappings, descriptors and signal masks stay as they are.
  *
- * What a system call returns when a tracer stops it is part of the check: none of these may see
- * EINTR.
+ * A wait for a time may end early (EINTR) where a dump was killed while its thread was driven: the kernel's note
+ * of the time left is lost then. The heartbeat's last word counts these; all other calls must not notice anything.
  */
 #include "mapping.h"
 
@@ -17,13 +17,14 @@
 
 static _Atomic uint64_t *heartbeat;
 static int pipe_ends[2];
-static bool strict;
 
-/** Checks a call that waits for a time: the whole time, unless it may be cut short. */
+/** Checks a call that waits for a time: false if it ended early. */
 static bool waited(int result, const char *call)
 {
-	if (result != 0 && errno == EINTR && !strict)
+	if (result != 0 && errno == EINTR) {
+		++heartbeat[PAGE / sizeof(*heartbeat) - 1];
 		return false;
+	}
 	return subject_check(result == 0, "%s: %s", call, strerror(errno));
 }
 
@@ -112,7 +113,7 @@ static void *waiting(void *counter)
 	return NULL;
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
 	static void *(*const works[])(void *) = {computing, vectors,  writing,
 	                                         reading,   sleeping, waiting};
@@ -121,7 +122,6 @@ int main(int argc, char **argv)
 	uint8_t *room = mapping_new(ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 	pthread_t threads[WORKS];
 
-	strict = argc > 1 && strcmp(argv[1], "strict") == 0;
 	subject_need(fd >= 0 && ftruncate(fd, PAGE) == 0, "heartbeat");
 	heartbeat = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	subject_need(heartbeat != MAP_FAILED && pipe2(pipe_ends, O_CLOEXEC) == 0, "pipe2");

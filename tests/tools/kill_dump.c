@@ -39,6 +39,7 @@
 
 #define TEXT_MAX (256 * 1024)
 #define COUNTERS_MAX 64
+#define EARLY_WORD (4096 / sizeof(uint64_t) - 1)
 #define RECOVERY_S 10 /* generous: the machine may be busy; a harmed target never recovers */
 #define MEASUREMENTS 5
 
@@ -325,6 +326,18 @@ static pid_t start(char **command, const char *scratch, bool traced)
 	err(2, "%s", arguments[0]);
 }
 
+/* Each kill may have ended one wait early, and nothing else may have. */
+static void expect_few_early(const struct target *target)
+{
+	uint64_t early = target->heartbeat[EARLY_WORD], kills = 0;
+
+	for (int phase = 0; phase < PHASES; phase++)
+		kills += target->hits[phase];
+	if (early > kills)
+		errx(1, "harmed: %lu waits ended early, and %lu dumps were killed", early, kills);
+	printf("%6lu waits for a time ended early\n", early);
+}
+
 static void expect_success(int status)
 {
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
@@ -348,6 +361,8 @@ static uint64_t measure(struct target *target, char **command, const char *scrat
 			longest = took;
 		remove_below(scratch);
 	}
+	if (target->heartbeat[EARLY_WORD])
+		errx(1, "harmed: a dump that was not killed has ended a wait early");
 	return longest;
 }
 
@@ -471,5 +486,6 @@ int main(int argc, char **argv)
 	for (int phase = 0; phase < PHASES; phase++)
 		printf("%6lu kills while it was: %s\n", target.hits[phase], phase_names[phase]);
 	printf("%6lu times the dump had ended\n", target.ended);
+	expect_few_early(&target);
 	return 0;
 }
