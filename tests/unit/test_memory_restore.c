@@ -236,6 +236,15 @@ static void release_bench(struct bench *bench)
 	scratch_remove(&bench->scratch);
 }
 
+/* For programs that this machine cannot make. A skip leaves the test without its clean-up. */
+static void skip_unless_made(struct bench *bench)
+{
+	if (subject)
+		return;
+	release_bench(bench);
+	skip();
+}
+
 /* --- comparing both ---------------------------------------------------------------------------------------- */
 
 static void read_memory(pid_t pid, uint64_t from, void *buffer, size_t size)
@@ -662,8 +671,7 @@ static void guard_regions_come_back(void **state)
 	struct sp_range all;
 
 	restore(&bench, guarded_memory, -1);
-	if (!subject)
-		skip();
+	skip_unless_made(&bench);
 	guard_page = (uintptr_t)subject + 5 * SP_PAGE_SIZE;
 	all = (struct sp_range){(uintptr_t)subject, (uintptr_t)subject + PAGES * SP_PAGE_SIZE};
 	assert_same_memory(&bench);
@@ -679,8 +687,7 @@ static void seals_come_back(void **state)
 	sp_cleanup(release_bench) struct bench bench;
 
 	restore(&bench, sealed_memory, -1);
-	if (!subject)
-		skip();
+	skip_unless_made(&bench);
 	assert_same_memory(&bench);
 }
 
@@ -689,8 +696,7 @@ static void protection_keys_come_back(void **state)
 	sp_cleanup(release_bench) struct bench bench;
 
 	restore(&bench, keyed_memory, -1);
-	if (!subject)
-		skip();
+	skip_unless_made(&bench);
 	assert_same_memory(&bench);
 	assert_int_equal(run_in_stub(&bench, execute_only_memory_can_be_made_readable), 0);
 }
@@ -717,8 +723,7 @@ static void assert_huge_memory(long deny)
 	sp_cleanup(release_bench) struct bench bench;
 
 	restore(&bench, huge_memory, deny);
-	if (!subject)
-		skip();
+	skip_unless_made(&bench);
 	assert_same_memory(&bench);
 	for (size_t i = 0; i < 8; i++) {
 		uint64_t start = (uintptr_t)subject + i * SP_HUGE_PAGE_SIZE;
@@ -744,8 +749,7 @@ static void hugetlb_memory_comes_back(void **state)
 	sp_cleanup(release_bench) struct bench bench;
 
 	restore(&bench, hugetlb_memory, -1);
-	if (!subject)
-		skip();
+	skip_unless_made(&bench);
 	assert_same_memory(&bench);
 }
 
@@ -764,8 +768,7 @@ static void a_foreign_vdso_is_redirected(void **state)
 	sp_cleanup(sp_vma_list_release) struct sp_array now = {0};
 
 	restore(&bench, foreign_vdso, -1);
-	if (!subject)
-		skip();
+	skip_unless_made(&bench);
 	assert_int_equal(sp_vma_list_read(bench.stub, &now, NULL), 0);
 	assert_int_equal(sp_vma_find(&now, getauxval(AT_SYSINFO_EHDR))->kind, SP_VMA_ANONYMOUS);
 	assert_int_equal(run_in_stub(&bench, clock_is_right), 0);
