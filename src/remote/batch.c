@@ -81,18 +81,17 @@ static const char *label_at(const struct sp_remote *remote, size_t index)
 
 static int write_batch(struct sp_remote *remote, struct sp_error *err)
 {
-	pid_t pid = remote->process->pid;
 	size_t written = remote->data_written;
 	int rc;
 
-	rc = sp_process_write_forced(pid, sp_remote_calls_address(remote), remote->calls.items,
-	                             remote->calls.count * sizeof(struct sp_call), err);
+	rc = sp_remote_write(remote, sp_remote_calls_address(remote), remote->calls.items,
+	                     remote->calls.count * sizeof(struct sp_call), err);
 	/* What an earlier run of this batch has left in its rooms must not be wiped: new bytes
 	 * only. */
 	if (!rc && remote->data.count > written)
-		rc = sp_process_write_forced(pid, sp_remote_data_address(remote) + written,
-		                             (char *)remote->data.items + written,
-		                             remote->data.count - written, err);
+		rc = sp_remote_write(remote, sp_remote_data_address(remote) + written,
+		                     (char *)remote->data.items + written,
+		                     remote->data.count - written, err);
 	remote->data_written = remote->data.count;
 	return rc;
 }

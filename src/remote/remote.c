@@ -74,6 +74,14 @@ static remote_addr frame_address(const struct sp_remote *remote)
 	return frames + remote->frame_slot * remote->frame_slot_size + FRAME_HEAD;
 }
 
+int sp_remote_write(const struct sp_remote *remote, remote_addr to, const void *bytes, size_t size,
+                    struct sp_error *err)
+{
+	if (remote->data_writable)
+		return sp_process_write(remote->process->pid, to, bytes, size, err);
+	return sp_process_write_forced(remote->process->pid, to, bytes, size, err);
+}
+
 /* --- waiting --- */
 
 static int refuse_dead(const struct sp_remote *remote, struct sp_error *err)
@@ -386,9 +394,12 @@ static int map_pages(struct sp_remote *remote, struct sp_error *err)
 /** The first batch: its only call makes the data pages writable for the results of all that follow. */
 static int make_data_writable(struct sp_remote *remote, struct sp_error *err)
 {
-	return sp_remote_call(remote, NULL, err, "make the temporary pages writable", SYS_mprotect,
-	                      block_address(remote), SP_REMOTE_DATA_SIZE, PROT_READ | PROT_WRITE, 0,
-	                      0, 0);
+	int rc = sp_remote_call(remote, NULL, err, "make the temporary pages writable",
+	                        SYS_mprotect, block_address(remote), SP_REMOTE_DATA_SIZE,
+	                        PROT_READ | PROT_WRITE, 0, 0, 0);
+
+	remote->data_writable = !rc;
+	return rc;
 }
 
 static void init(struct sp_remote *remote, struct sp_process *process, struct sp_thread *driver,
@@ -512,8 +523,7 @@ static int write_block(const struct sp_remote *remote, size_t calls, struct sp_e
 	}
 	if (!remote->marker_signal)
 		block.marker[0] = SYS_getpid;
-	return sp_process_write_forced(remote->process->pid, block_address(remote), &block,
-	                               sizeof(block), err);
+	return sp_remote_write(remote, block_address(remote), &block, sizeof(block), err);
 }
 
 int sp_remote_run_stub(struct sp_remote *remote, size_t calls, struct sp_error *err)

@@ -32,6 +32,7 @@ struct sp_remote {
 	struct sp_thread *driver;
 	struct sp_foothold foothold;
 	bool heals;          /* a dump: the target must survive us; false for a stub that we made */
+	bool data_writable;  /* the data pages are not read-only any more */
 	bool engaged;        /* the driver's registers are ours at the moment */
 	remote_addr code;    /* start of the temporary mapping; 0: not open */
 	int marker_signal;   /* ends a batch with one stop; 0: stop at every system call instead */

@@ -9,6 +9,10 @@ remote_addr sp_remote_calls_address(const struct sp_remote *remote);
 remote_addr sp_remote_data_address(const struct sp_remote *remote);
 size_t sp_remote_data_capacity(const struct sp_remote *remote);
 
+/** Writes to the data pages: from outside, and against their protection as long as they are read-only. */
+int sp_remote_write(const struct sp_remote *remote, remote_addr to, const void *bytes, size_t size,
+                    struct sp_error *err);
+
 /** Runs the first `calls` calls that lie at sp_remote_calls_address(), up to a failed one. */
 int sp_remote_run_stub(struct sp_remote *remote, size_t calls, struct sp_error *err);
 
