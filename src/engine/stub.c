@@ -2,8 +2,10 @@
 #include "engine/stub.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/kernel_abi.h"
+#include "proc/stat.h"
 
 #include <errno.h>
 #include <linux/sched.h>
@@ -13,11 +15,33 @@
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
+#define FREE_ID_NS 2000000000ULL
+#define FREE_ID_PAUSE_NS 500000
+
+/**
+ * For a clone that found its id taken: waits a moment and returns true if another attempt may succeed. The kernel
+ * gives the id of an ended task free some time after the task has disappeared and its parent has collected it; a
+ * process that is restored as soon as its predecessor is gone may well be too early. An id that somebody has, or
+ * that stays the id of a group or session of other processes, is taken.
+ */
+static bool id_may_become_free(pid_t tid, uint64_t deadline_ns)
+{
+	struct sp_stat stat;
+
+	if (sp_now_ns() >= deadline_ns || !sp_stat_read(tid, tid, &stat, NULL))
+		return false;
+	nanosleep(&(struct timespec){.tv_nsec = FREE_ID_PAUSE_NS}, NULL);
+	return true;
+}
+
 static int refuse_clone(pid_t tid, int code, struct sp_error *err)
 {
 	if (code == EEXIST)
 		return sp_fail(err, EEXIST,
-		               "process id %d was taken by another process meanwhile: try again",
+		               "process id %d is taken, by a process that began only now or as the "
+		               "id of a process group or session: end those (ps -eo "
+		               "pid,pgid,sid,comm), or restore in a new pid namespace (unshare "
+		               "--pid --fork --mount-proc sealpoint restore ...)",
 		               tid);
 	if (code == EPERM)
 		return sp_fail(err, EPERM,
@@ -42,14 +66,17 @@ static int clone_process(pid_t pid, struct sp_error *err)
 	        .set_tid = (uint64_t)&pid,
 	        .set_tid_size = 1,
 	};
+	uint64_t deadline = sp_now_ns() + FREE_ID_NS;
 	sigset_t all, before;
 	long got;
 	int code;
 
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &before);
-	got = syscall(SYS_clone3, &args, sizeof(args));
-	code = errno;
+	do {
+		got = syscall(SYS_clone3, &args, sizeof(args));
+		code = errno;
+	} while (got < 0 && code == EEXIST && id_may_become_free(pid, deadline));
 	if (got == 0)
 		wait_to_be_driven();
 	sigprocmask(SIG_SETMASK, &before, NULL);
@@ -122,13 +149,18 @@ int sp_stub_add_thread(struct sp_remote *remote, pid_t tid, struct sp_error *err
 	                 CLONE_SYSVSEM,
 	        .set_tid_size = 1,
 	};
+	uint64_t deadline = sp_now_ns() + FREE_ID_NS;
+	remote_addr remote_args;
 	int64_t result;
 	int rc;
 
 	sp_batch_begin(remote);
 	args.set_tid = sp_batch_put(remote, &tid, sizeof(tid));
-	rc = sp_remote_try(remote, &result, err, "clone a thread", SYS_clone3,
-	                   sp_batch_put(remote, &args, sizeof(args)), sizeof(args), 0, 0, 0, 0);
+	remote_args = sp_batch_put(remote, &args, sizeof(args));
+	do
+		rc = sp_remote_try(remote, &result, err, "clone a thread", SYS_clone3, remote_args,
+		                   sizeof(args), 0, 0, 0, 0);
+	while (!rc && result == -EEXIST && id_may_become_free(tid, deadline));
 	if (rc)
 		return rc;
 	if (result < 0)
