@@ -114,7 +114,8 @@ int sp_batch_read(struct sp_remote *remote, remote_addr from, void *buffer, size
                   struct sp_error *err);
 
 /**
- * One call as a batch of its own. sp_remote_call() fails if the call does; sp_remote_try() fails
+ * One call as a batch of its own, whatever calls came before: those that have run are not run again,
+ * and those that have not never are. sp_remote_call() fails if the call does; sp_remote_try() fails
  * only if the call could not be made. `result` may be NULL. Data placed with sp_batch_put() after
  * sp_batch_begin() can be used in the arguments.
  */

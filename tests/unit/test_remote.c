@@ -278,6 +278,47 @@ static void batch_passes_data_and_reports_the_failed_call(void **state)
 	end(pid);
 }
 
+/** Calls of an earlier batch are gone, whether it has run, has failed, or was never run. */
+static void single_call_runs_alone(void **state)
+{
+	struct sp_process process;
+	struct sp_remote remote;
+	struct sp_error err = {0};
+	int64_t first, second;
+	remote_addr path;
+	pid_t pid = start(sleeper);
+
+	take(&process, &remote, pid);
+	sp_batch_begin(&remote);
+	path = sp_batch_string(&remote, "/");
+	sp_batch_call(&remote, "open a file", SYS_open, path, O_PATH, 0, 0, 0, 0);
+	assert_int_equal(sp_batch_run(&remote, &err), 0);
+	first = sp_batch_result(&remote, 0);
+	assert_int_equal(sp_remote_call(&remote, &second, &err, "open another", SYS_open, path,
+	                                O_PATH, 0, 0, 0, 0),
+	                 0);
+	assert_int_equal(second, first + 1);
+
+	sp_batch_begin(&remote);
+	sp_batch_call(&remote, "close nothing", SYS_close, 12345, 0, 0, 0, 0, 0);
+	assert_int_equal(sp_batch_run(&remote, &err), -EBADF);
+	assert_int_equal(sp_remote_call(&remote, NULL, &err, "close the second", SYS_close,
+	                                (uint64_t)second, 0, 0, 0, 0, 0),
+	                 0);
+
+	sp_batch_begin(&remote);
+	sp_batch_call(&remote, "never come here", SYS_exit_group, 1, 0, 0, 0, 0, 0);
+	assert_int_equal(sp_remote_try(&remote, &second, &err, "close it again", SYS_close,
+	                               (uint64_t)second, 0, 0, 0, 0, 0),
+	                 0);
+	assert_int_equal(second, -EBADF);
+	assert_int_equal(sp_remote_call(&remote, NULL, &err, "close the first", SYS_close,
+	                                (uint64_t)first, 0, 0, 0, 0, 0),
+	                 0);
+	let_go(&process, &remote);
+	end(pid);
+}
+
 /* --- healing --- */
 
 /** In a process of its own: takes the target, runs `until` steps of a fixed sequence, and is
@@ -461,6 +502,7 @@ int main(void)
 	        cmocka_unit_test(process_without_marker_answers),
 	        cmocka_unit_test(process_with_used_stack_answers),
 	        cmocka_unit_test(batch_passes_data_and_reports_the_failed_call),
+	        cmocka_unit_test(single_call_runs_alone),
 	        cmocka_unit_test(target_heals_when_tracer_is_killed),
 	        cmocka_unit_test(threads_heal_when_tracer_is_killed),
 	        cmocka_unit_test(target_without_marker_heals_when_tracer_is_killed),
