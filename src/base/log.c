@@ -5,6 +5,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define PROGRESS_AFTER_NS 1000000000ULL
@@ -17,21 +18,38 @@ void sp_log_init(struct sp_log *log, bool verbose, bool quiet)
 		.verbose = verbose,
 		.terminal = isatty(STDERR_FILENO),
 		.started_ns = sp_now_ns(),
+		.warnings = SP_ARRAY_OF(char *),
 	};
+}
+
+static void tell_warnings(struct sp_log *log)
+{
+	for (size_t i = 0; i < log->warnings.count; i++)
+		fprintf(stderr, "sealpoint: warning: %s\n",
+			*(char **)sp_array_at(&log->warnings, i));
+}
+
+static void forget_warnings(struct sp_log *log)
+{
+	for (size_t i = 0; i < log->warnings.count; i++)
+		free(*(char **)sp_array_at(&log->warnings, i));
+	sp_array_release(&log->warnings);
 }
 
 void sp_warn(struct sp_log *log, const char *format, ...)
 {
+	char *warning;
 	va_list args;
 
 	if (!log || log->quiet)
 		return;
-	sp_progress_end(log);
-	fputs("sealpoint: warning: ", stderr);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	if (vasprintf(&warning, format, args) < 0)
+		abort();
 	va_end(args);
-	fputc('\n', stderr);
+	sp_array_append(&log->warnings, &warning);
+	if (log->verbose)
+		sp_log_succeeded(log);
 }
 
 void sp_verbose(struct sp_log *log, const char *format, ...)
@@ -72,4 +90,17 @@ void sp_progress_end(struct sp_log *log)
 	fputs("\r\033[K", stderr);
 	fflush(stderr);
 	log->progress_drawn = false;
+}
+
+void sp_log_succeeded(struct sp_log *log)
+{
+	sp_progress_end(log);
+	tell_warnings(log);
+	forget_warnings(log);
+}
+
+void sp_log_failed(struct sp_log *log)
+{
+	sp_progress_end(log);
+	forget_warnings(log);
 }

@@ -17,7 +17,7 @@ static int answer(struct sp_cli *cli, const struct sp_checkpoint *checkpoint, co
 	struct stat stat = {0};
 
 	lstat(path, &stat);
-	sp_progress_end(&cli->log);
+	sp_log_succeeded(&cli->log);
 	if (cli->json)
 		return sp_print_json(json_pack("{s:o, s:I, s:I, s:I}", "core", sp_json_text(path),
 		                               "pid", (json_int_t)process->pid, "bytes",

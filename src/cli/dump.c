@@ -194,7 +194,7 @@ static int run(struct sp_cli *cli)
 		return SP_EXIT_USAGE;
 	if (sp_dump(&dump, &result, &err) < 0)
 		return sp_command_failed(cli, &err);
-	sp_progress_end(&cli->log);
+	sp_log_succeeded(&cli->log);
 	if (cli->json)
 		return print_json(&dump, &result);
 	if (!cli->log.quiet)

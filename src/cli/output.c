@@ -47,7 +47,7 @@ int sp_usage_error(const struct sp_cli *cli, const char *format, ...)
 
 int sp_command_failed(struct sp_cli *cli, const struct sp_error *err)
 {
-	sp_progress_end(&cli->log);
+	sp_log_failed(&cli->log);
 	if (cli->json)
 		sp_print_json(error_object("failed", strerrorname_np(err->code), err->message));
 	else

@@ -105,7 +105,7 @@ static int run(struct sp_cli *cli)
 		return SP_EXIT_USAGE;
 	if (sp_restore(&request.restore, &result, &err) < 0)
 		return sp_command_failed(cli, &err);
-	sp_progress_end(&cli->log);
+	sp_log_succeeded(&cli->log);
 	if (cli->json)
 		print_json(&request, &result);
 	else if (!cli->log.quiet)

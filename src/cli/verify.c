@@ -31,7 +31,7 @@ static struct total count(const struct sp_checkpoint *checkpoint)
 
 static int answer(struct sp_cli *cli, const char *directory, struct total total)
 {
-	sp_progress_end(&cli->log);
+	sp_log_succeeded(&cli->log);
 	if (cli->json)
 		return sp_print_json(json_pack("{s:b, s:o, s:I, s:I, s:I}", "intact", true,
 		                               "directory", sp_json_text(directory), "checkpoints",

@@ -186,8 +186,8 @@ static int compare(struct sp_file_builder *builder, const Sealpoint__OpenFile *f
 		               "runs code of it: put back the file as it was",
 		               message->path, (unsigned long long)size,
 		               (unsigned long long)message->size);
-	sp_warn(builder->log, "%s has changed since the dump (%llu bytes, then %llu)",
-	        message->path, (unsigned long long)size, (unsigned long long)message->size);
+	sp_warn(builder->log, "%s has changed since the dump (%llu bytes then, %llu now)",
+	        message->path, (unsigned long long)message->size, (unsigned long long)size);
 	return 0;
 }
 

@@ -187,7 +187,8 @@ is_traced || not_ok "$TEST_NAME/dump: traced already" "the debugger has lost the
 exec 5>&-
 wait "$gdb"
 
-[[ $(state_of "$victim") == S ]] || not_ok "$TEST_NAME/victim" "state $(state_of "$victim") after refused dumps"
+sleeps_again() { [[ $(state_of "$victim") == S ]]; }
+wait_until 10 sleeps_again || not_ok "$TEST_NAME/victim" "state $(state_of "$victim") after refused dumps"
 
 # --- the pid of a restored process is taken ------------------------------------------------------------
 
