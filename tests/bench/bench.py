@@ -2,8 +2,9 @@
 """The benchmark table, `make bench`.
 
 For each size, contents and kind of pages, a program is dumped and restored with sealpoint, with `--compress none` and
-with its default, and checks itself afterwards. In the same run, for comparison: the data pages are written with
-write(2) and fsync(2) to the same file system, and copied into fresh memory in the two ways that the kernel offers;
+with its default, and checks itself afterwards. In the same run, for comparison: the same bytes, zero pages too, are
+written with write(2) and fsync(2) to the same file system, and copied into fresh memory in the two ways that the
+kernel offers;
 and package criu does the same case, where it can. Each row is the median of several rounds in which everything takes
 turns.
 
@@ -37,7 +38,7 @@ class Failed(Exception):
 
 
 def parse_size(text):
-    return int(text[:-1]) * UNITS[text[-1].upper()] if text[-1].upper() in UNITS else int(text)
+    return int(text[:-1]) * UNITS[text[-1].upper()] if text[-1:].upper() in UNITS else int(text)
 
 
 class Measured:

@@ -45,13 +45,6 @@ static inline bool has_data(const struct memory *memory, size_t page)
 	return memory->contents != MOSTLY_ZERO || page % 16 == 0;
 }
 
-static inline size_t data_pages(const struct memory *memory)
-{
-	size_t pages = memory->size / PAGE;
-
-	return memory->contents == MOSTLY_ZERO ? (pages + 15) / 16 : pages;
-}
-
 /** Compressible data are like a table of records: a counter, a few flags, repeated text. */
 static inline void fill_page(const struct memory *memory, void *start, size_t page)
 {

@@ -1,14 +1,12 @@
 /*
- * What sealpoint is measured against, the least that anyone has to do:
+ * What sealpoint is measured against, the least that anyone has to do with the same bytes:
  *
- *	peer write SIZE CONTENTS PAGES FILE	writes the data pages to a file with write(2), and
- *fsync(2) peer copy SIZE CONTENTS PAGES		fills fresh memory by UFFDIO_COPY peer
- *populate SIZE CONTENTS PAGES	fills fresh memory by MADV_POPULATE_WRITE and memcpy
+ *	peer write SIZE CONTENTS PAGES FILE	writes them to a file with write(2), and fsync(2)
+ *	peer copy SIZE CONTENTS PAGES		fills fresh memory by UFFDIO_COPY
+ *	peer populate SIZE CONTENTS PAGES	fills fresh memory by MADV_POPULATE_WRITE and memcpy
  *
- * Prints nanoseconds. The bytes come from a buffer of at most 256 MiB, used again and again, so
- *that a peer for 4 GiB does not need 8; larger than any cache, so that they come from memory. Data
- *pages are contiguous in the buffer; in the memory they lie where the target has them, and the zero
- *pages between are populated, too.
+ * Prints nanoseconds. The bytes, zero pages among them, come from a buffer of at most 256 MiB, used again and
+ * again, so that a peer for 4 GiB does not need 8; it is larger than any cache, so they come from memory.
  */
 #include "contents.h"
 
@@ -38,7 +36,7 @@ struct source {
 
 static struct source make_source(const struct memory *memory)
 {
-	struct source source = {.size = data_pages(memory) * PAGE};
+	struct source source = {.size = memory->size};
 
 	if (source.size > BUFFER_MAX)
 		source.size = BUFFER_MAX;
@@ -47,13 +45,16 @@ static struct source make_source(const struct memory *memory)
 	if (source.bytes == MAP_FAILED)
 		err(1, "mmap");
 	for (size_t page = 0; page < source.size / PAGE; page++)
-		fill_page(memory, source.bytes + page * PAGE, page);
+		if (has_data(memory, page))
+			fill_page(memory, source.bytes + page * PAGE, page);
+		else
+			memset(source.bytes + page * PAGE, 0, PAGE);
 	return source;
 }
 
 static void write_all(const struct memory *memory, const struct source *source, const char *path)
 {
-	size_t left = data_pages(memory) * PAGE, offset = 0;
+	size_t left = memory->size, offset = 0;
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
 	if (fd < 0)
@@ -77,17 +78,6 @@ static void write_all(const struct memory *memory, const struct source *source, 
 	close(fd);
 }
 
-/* Data pages that follow each other in the memory are one piece, and so are those that are zero. */
-static size_t piece(const struct memory *memory, size_t page, size_t limit)
-{
-	size_t count = 1;
-
-	while (count < limit && (page + count) * PAGE < memory->size &&
-	       has_data(memory, page + count) == has_data(memory, page))
-		count++;
-	return count;
-}
-
 static int open_userfaultfd(uint8_t *start, size_t size)
 {
 	struct uffdio_api api = {.api = UFFD_API};
@@ -106,25 +96,17 @@ static int open_userfaultfd(uint8_t *start, size_t size)
 static void fill_by_copy(const struct memory *memory, const struct source *source, uint8_t *start)
 {
 	int fd = open_userfaultfd(start, memory->size);
-	size_t offset = 0, count;
 
-	for (size_t page = 0; page * PAGE < memory->size; page += count) {
-		count = piece(memory, page, (source->size - offset) / PAGE);
-		if (has_data(memory, page)) {
-			struct uffdio_copy copy = {.dst = (uintptr_t)start + page * PAGE,
-			                           .src = (uintptr_t)source->bytes + offset,
-			                           .len = count * PAGE};
+	for (size_t at = 0; at < memory->size; at += source->size) {
+		size_t left = memory->size - at;
+		struct uffdio_copy copy = {
+		        .dst = (uintptr_t)start + at,
+		        .src = (uintptr_t)source->bytes,
+		        .len = left < source->size ? left : source->size,
+		};
 
-			if (ioctl(fd, UFFDIO_COPY, &copy) != 0)
-				err(1, "UFFDIO_COPY");
-			offset = (offset + count * PAGE) % source->size;
-		} else {
-			struct uffdio_zeropage zero = {
-			        .range = {(uintptr_t)start + page * PAGE, count * PAGE}};
-
-			if (ioctl(fd, UFFDIO_ZEROPAGE, &zero) != 0)
-				err(1, "UFFDIO_ZEROPAGE");
-		}
+		if (ioctl(fd, UFFDIO_COPY, &copy) != 0)
+			err(1, "UFFDIO_COPY");
 	}
 	close(fd);
 }
@@ -132,16 +114,12 @@ static void fill_by_copy(const struct memory *memory, const struct source *sourc
 static void fill_by_populating(const struct memory *memory, const struct source *source,
                                uint8_t *start)
 {
-	size_t offset = 0, count;
-
 	if (madvise(start, memory->size, MADV_POPULATE_WRITE) != 0)
 		err(1, "MADV_POPULATE_WRITE");
-	for (size_t page = 0; page * PAGE < memory->size; page += count) {
-		count = piece(memory, page, (source->size - offset) / PAGE);
-		if (!has_data(memory, page))
-			continue;
-		memcpy(start + page * PAGE, source->bytes + offset, count * PAGE);
-		offset = (offset + count * PAGE) % source->size;
+	for (size_t at = 0; at < memory->size; at += source->size) {
+		size_t left = memory->size - at;
+
+		memcpy(start + at, source->bytes, left < source->size ? left : source->size);
 	}
 }
 
