@@ -112,9 +112,9 @@ dump_and_reap() { # PID DIRECTORY [OPTION...]
 	is_gone "$1" || die "pid $1 is still there after a dump that kills"
 }
 
-# True if a command has said one line to standard error, beside warnings.
+# True if a command that failed has said one line to standard error.
 one_sentence() { # FILE
-	(($(grep -c -v '^sealpoint: warning: ' "$1") == 1))
+	(($(wc -l <"$1") == 1))
 }
 
 # --- what /proc shows of a process ---------------------------------------------------------------------

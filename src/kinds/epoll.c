@@ -6,7 +6,8 @@
  * An item belongs to an open file, not to a number. A program may close or reuse the number while
  * another descriptor keeps the file, and with it the item, alive. Such an item could not be added
  * again, so it is refused; kcmp(2) tells, and for sockets, whose inode is theirs alone, the inode
- * number does.
+ * number does. For each kcmp(2) the kernel walks through the list from its start, which for 10,000
+ * eventfds takes 1.3 s together; there is no other question that answers this and changes nothing.
  *
  * What was ready to be reported is found out again by the kernel when an item is added. An
  * edge-triggered item of a file that is ready is therefore reported once more, as after any

@@ -1,4 +1,6 @@
-/* An interest list of 10,000 items, each of which reports its own data. */
+/*
+ * An interest list of 3,000 items, each of which reports its own data: more than one remote batch.
+ */
 #include "subject.h"
 
 #include <stdint.h>
@@ -6,7 +8,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 
-#define ITEMS 10000
+#define ITEMS 3000
 
 int main(void)
 {
