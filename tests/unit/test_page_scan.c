@@ -106,25 +106,70 @@ static void guard_regions_are_no_contents(void **state)
 #define UFFD_FEATURE_WP_UNPOPULATED (1 << 13)
 #endif
 
-/* Protecting an unpopulated page leaves a marker, which PAGEMAP_SCAN calls swapped. */
-static void markers_of_write_protection_are_holes(void **state)
+/* Protects pages, populated or not; returns the userfaultfd, or -1 if this kernel has no such. */
+static int protect_pages(char *memory)
 {
-	sp_cleanup_close int fd = (int)syscall(__NR_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+	int fd = (int)syscall(__NR_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
 	struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_WP_UNPOPULATED};
-	char *memory = map_pages(PAGES);
 	struct uffdio_range range = {(uintptr_t)memory, PAGES * SP_PAGE_SIZE};
 	struct uffdio_register request = {.range = range, .mode = UFFDIO_REGISTER_MODE_WP};
 	struct uffdio_writeprotect protect = {.range = range, .mode = UFFDIO_WRITEPROTECT_MODE_WP};
 
 	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) < 0)
-		skip();
-	memory[7 * SP_PAGE_SIZE] = 1;
+		return -1;
 	assert_int_equal(ioctl(fd, UFFDIO_REGISTER, &request), 0);
 	assert_int_equal(ioctl(fd, UFFDIO_WRITEPROTECT, &protect), 0);
+	return fd;
+}
+
+/* Protecting an unpopulated page leaves a marker, which PAGEMAP_SCAN calls swapped. */
+static void markers_of_write_protection_are_holes(void **state)
+{
+	char *memory = map_pages(PAGES);
+	sp_cleanup_close int fd = -1;
+
+	memory[7 * SP_PAGE_SIZE] = 1;
+	fd = protect_pages(memory);
+	if (fd < 0)
+		skip();
 	for (int way = 0; way < 2; way++) {
 		scan(&pages, memory, PAGES, way);
 		assert_int_equal(pages.runs, 1);
 		assert_int_equal(pages.categories[7], PAGE_IS_PRESENT);
+	}
+	munmap(memory, PAGES * SP_PAGE_SIZE);
+}
+
+/* Asks until the kernel, which passes over pages that it is busy with, has swapped the page out. */
+static bool swap_out(char *page)
+{
+	for (int attempt = 0; attempt < 100; attempt++) {
+		madvise(page, SP_PAGE_SIZE, MADV_PAGEOUT);
+		scan(&pages, page, 1, 0);
+		if (pages.categories[0] == PAGE_IS_SWAPPED)
+			return true;
+	}
+	print_message("nothing is swapped out (tests/integration/swap.sh makes a swap device)\n");
+	return false;
+}
+
+static void swapped_pages_are_told_from_markers(void **state)
+{
+	char *memory = map_pages(PAGES);
+	sp_cleanup_close int fd = -1;
+
+	memory[3 * SP_PAGE_SIZE] = 1;
+	memory[4 * SP_PAGE_SIZE] = 1;
+	memory[6 * SP_PAGE_SIZE] = 1;
+	fd = protect_pages(memory);
+	if (fd < 0 || !swap_out(memory + 3 * SP_PAGE_SIZE) || !swap_out(memory + 6 * SP_PAGE_SIZE))
+		skip();
+	for (int way = 0; way < 2; way++) {
+		scan(&pages, memory, PAGES, way);
+		assert_int_equal(pages.runs, 3);
+		assert_int_equal(pages.categories[3], PAGE_IS_SWAPPED);
+		assert_int_equal(pages.categories[4], PAGE_IS_PRESENT);
+		assert_int_equal(pages.categories[6], PAGE_IS_SWAPPED);
 	}
 	munmap(memory, PAGES * SP_PAGE_SIZE);
 }
@@ -196,6 +241,7 @@ int main(void)
 	        cmocka_unit_test(holes_zero_pages_and_contents_differ),
 	        cmocka_unit_test(guard_regions_are_no_contents),
 	        cmocka_unit_test(markers_of_write_protection_are_holes),
+	        cmocka_unit_test(swapped_pages_are_told_from_markers),
 	        cmocka_unit_test(pages_of_files_are_told_from_copies),
 	        cmocka_unit_test(many_runs_come_once_each),
 	        cmocka_unit_test(huge_pages_are_told),
