@@ -53,8 +53,10 @@ uint64_t sp_page_batch_add(struct sp_page_batch *batch, const struct sp_page_pie
 	return pages;
 }
 
-int sp_page_batch_read(const struct sp_page_batch *batch, uint8_t *pages, struct sp_error *err)
+int sp_page_batch_read(const struct sp_page_batch *batch, struct sp_error *err)
 {
+	uint8_t *pages = batch->pages;
+
 	for (size_t i = 0; i < batch->piece_count; i++) {
 		const struct sp_page_piece *piece = &batch->pieces[i];
 		size_t size = piece->pages * SP_PAGE_SIZE;
@@ -132,10 +134,10 @@ static void sort_out_data(struct sp_page_batch *batch, const struct sp_page_piec
 	}
 }
 
-void sp_page_batch_sort_out(struct sp_page_batch *batch, uint8_t *pages)
+void sp_page_batch_sort_out(struct sp_page_batch *batch)
 {
-	const uint8_t *from = pages;
-	uint8_t *to = pages;
+	const uint8_t *from = batch->pages;
+	uint8_t *to = batch->pages;
 
 	for (size_t i = 0; i < batch->piece_count; i++) {
 		const struct sp_page_piece *piece = &batch->pieces[i];

@@ -24,6 +24,7 @@ struct sp_page_piece {
 };
 
 struct sp_page_batch {
+	uint8_t *pages; /* one frame, page-aligned: the contents of the DATA pieces */
 	size_t piece_count;
 	uint64_t data_pages;
 	struct sp_page_piece pieces[SP_BATCH_PIECES];
@@ -38,16 +39,17 @@ struct sp_page_batch {
 	uint32_t states[SP_BATCH_RUNS];
 };
 
+/** Forgets everything but the room for contents. */
 void sp_page_batch_clear(struct sp_page_batch *batch);
 /** Adds as much of the piece as there is room for; returns how many pages that is. */
 uint64_t sp_page_batch_add(struct sp_page_batch *batch, const struct sp_page_piece *piece);
-/** Reads the contents of all DATA pieces, one behind the other, into `pages` (room for a frame). */
-int sp_page_batch_read(const struct sp_page_batch *batch, uint8_t *pages, struct sp_error *err);
+/** Reads the contents of all DATA pieces, one behind the other. */
+int sp_page_batch_read(const struct sp_page_batch *batch, struct sp_error *err);
 /**
  * Turns the pieces into runs. DATA pages that are all zero become ZERO; the others move together in
  * `pages`, and frame.pages says how many they are.
  */
-void sp_page_batch_sort_out(struct sp_page_batch *batch, uint8_t *pages);
+void sp_page_batch_sort_out(struct sp_page_batch *batch);
 /** The chunk of the index; its columns point into the batch. */
 void sp_page_batch_chunk(struct sp_page_batch *batch, Sealpoint__PageIndex *chunk);
 

@@ -10,9 +10,9 @@
  * SP_RECORD_PAGE_INDEX records: for runs of pages their state, and for DATA the frame and the place
  * in it; for frames their offset, sizes and checksum.
  *
- * The writer has a pool of workers: each reads a frame's pages from their source, finds all-zero
- * pages (DATA becomes ZERO), compresses, writes. Memory is bounded by workers x frame, whatever is
- * saved.
+ * The writer reads pages in the caller's thread, as they are added. A pool of workers finds all-zero pages
+ * (DATA becomes ZERO), compresses and writes. Up to 16 MiB may have been read and wait for a worker: that and
+ * the compressors are all the memory it takes, whatever is saved.
  */
 #ifndef SEALPOINT_IMAGE_PAGES_H
 #define SEALPOINT_IMAGE_PAGES_H
@@ -41,7 +41,7 @@ const char *sp_page_state_name(enum sp_page_state state);
 #define SP_COMPRESS_NONE (-1000) /* `level` for raw frames */
 #define SP_COMPRESS_DEFAULT 1
 
-/** Where the writer's workers get contents from. Called by several threads at once. */
+/** Where the writer gets contents from, in the thread that adds them. */
 struct sp_page_source {
 	int (*read)(void *context, uint64_t offset, void *buffer, size_t size,
 	            struct sp_error *err);
@@ -72,13 +72,14 @@ uint32_t sp_page_writer_new_object(struct sp_page_writer *writer);
 /** Registers a source; valid until the writer is finished. Returns a handle for add(). */
 uint32_t sp_page_writer_add_source(struct sp_page_writer *writer, struct sp_page_source source);
 /**
- * Adds pages. Ranges of one object must ascend and not overlap; objects may be added in turn. For
- * SP_PAGE_DATA the pages are read later, by a worker; other states need no source. Waits when all
- * workers are busy. An error of a worker is returned by this or a later call.
+ * Adds pages. Ranges of one object must ascend and not overlap; objects may be added in turn. SP_PAGE_DATA
+ * pages are read from their source by this or a later call, at the latest by sp_page_writer_drain(); other
+ * states need no source. Waits while too much is waiting for the workers. An error of a worker is returned by
+ * this or a later call.
  */
 int sp_page_writer_add(struct sp_page_writer *writer, uint32_t object, struct sp_range range,
                        enum sp_page_state state, uint32_t source, struct sp_error *err);
-/** Waits until all that was added has been read: from then on the sources may change. */
+/** Reads what is still to be read of all that was added: from then on the sources may change. */
 int sp_page_writer_drain(struct sp_page_writer *writer, struct sp_error *err);
 /** Writes the index, syncs both files, frees the writer, also on failure. `stats` may be NULL. */
 int sp_page_writer_finish(struct sp_page_writer *writer, struct sp_page_stats *stats,

@@ -1,8 +1,11 @@
 /*
- * Writing the page store: see pages.h. The caller's thread gathers pieces into batches; workers
- * read, compress and write them, each frame at the next free offset of pages.img when it is ready;
- * the chunks of the index are written in the order of the batches. So nothing grows with what is
- * saved.
+ * Writing the page store: see pages.h. The caller's thread gathers pieces into batches and reads them;
+ * workers compress and write them, each frame at the next free offset of pages.img when it is ready; the
+ * chunks of the index are written in the order of the batches. So nothing grows with what is saved.
+ *
+ * Reading is an order of magnitude faster than compressing, and it is what a frozen program waits for. The
+ * ring of batches is therefore long enough to hold a small program, which can go on after it was read; a
+ * large one is read at the speed of the workers.
  */
 #include "image/checkpoint.h"
 #include "image/page_batch.h"
@@ -24,12 +27,9 @@
 #include <string.h>
 
 /* What all encoders together may take; strong levels need much, and get fewer workers. */
-#define ENCODERS_MEMORY_MAX (44U << 20)
-
-struct worker {
-	uint8_t *pages; /* one frame, page-aligned */
-	struct sp_frame_encoder encoder;
-};
+#define ENCODERS_MEMORY_MAX (36U << 20)
+/* How many frames may have been read and wait for a worker: 16 MiB. */
+#define BATCHES 32
 
 struct sp_page_writer {
 	int fd; /* pages.img */
@@ -39,17 +39,16 @@ struct sp_page_writer {
 	uint64_t added_bytes;
 
 	struct sp_array objects; /* uint64_t: the end of what was added to object number i + 1 */
-	struct sp_array sources; /* struct sp_page_source *: workers hold them too */
+	struct sp_array sources; /* struct sp_page_source *: batches refer to them */
 	struct sp_page_batch *filling;
 
 	struct sp_pool *pool;
-	struct worker *workers;
+	struct sp_frame_encoder *encoders; /* one for each worker */
 	unsigned worker_count;
+	struct sp_array buffers; /* uint8_t *: the frames of the batches, made when first needed */
 
 	pthread_mutex_t lock;
-	pthread_cond_t batch_read;
-	uint64_t unread; /* batches that were submitted and not read yet */
-	uint64_t end;    /* of pages.img: where the next frame goes */
+	uint64_t end; /* of pages.img: where the next frame goes */
 
 	struct sp_page_stats stats; /* of the completed batches */
 };
@@ -66,14 +65,6 @@ const char *sp_page_state_name(enum sp_page_state state)
 
 /* --- what a worker does ---------------------------------------------------------------------- */
 
-static void batch_was_read(struct sp_page_writer *writer)
-{
-	pthread_mutex_lock(&writer->lock);
-	writer->unread--;
-	pthread_cond_broadcast(&writer->batch_read);
-	pthread_mutex_unlock(&writer->lock);
-}
-
 /**
  * Takes the next free place of pages.img. Frames are written in about this order. The kernel is not
  * hurried to write them back: that would slow the writes down, which a frozen program may wait for.
@@ -89,11 +80,12 @@ static uint64_t reserve(struct sp_page_writer *writer, uint64_t size)
 	return offset;
 }
 
-static int write_frame(struct sp_page_writer *writer, struct worker *worker, struct sp_frame *frame,
-                       struct sp_error *err)
+static int write_frame(struct sp_page_writer *writer, struct sp_frame_encoder *encoder,
+                       struct sp_page_batch *batch, struct sp_error *err)
 {
+	struct sp_frame *frame = &batch->frame;
 	const void *stored;
-	int status = sp_frame_encode(&worker->encoder, worker->pages, frame, &stored, err);
+	int status = sp_frame_encode(encoder, batch->pages, frame, &stored, err);
 
 	if (status < 0)
 		return status;
@@ -105,16 +97,13 @@ static int write_frame(struct sp_page_writer *writer, struct worker *worker, str
 static int run_batch(void *context, unsigned number, void *job, struct sp_error *err)
 {
 	struct sp_page_writer *writer = context;
-	struct worker *worker = &writer->workers[number];
 	struct sp_page_batch *batch = job;
-	bool failed = sp_pool_failed(writer->pool);
-	int status = failed ? 0 : sp_page_batch_read(batch, worker->pages, err);
 
-	batch_was_read(writer);
-	if (failed || status < 0)
-		return status;
-	sp_page_batch_sort_out(batch, worker->pages);
-	return batch->frame.pages > 0 ? write_frame(writer, worker, &batch->frame, err) : 0;
+	if (sp_pool_failed(writer->pool))
+		return 0;
+	sp_page_batch_sort_out(batch);
+	return batch->frame.pages > 0 ? write_frame(writer, &writer->encoders[number], batch, err)
+	                              : 0;
 }
 
 static int complete_batch(void *context, void *job, struct sp_error *err)
@@ -148,22 +137,19 @@ static int start_workers(struct sp_page_writer *writer,
 	struct sp_pool_work work = {
 	        .context = writer,
 	        .job_size = sizeof(struct sp_page_batch),
+	        .places = BATCHES,
 	        .run = run_batch,
 	        .complete = complete_batch,
 	};
-	size_t memory = SP_FRAME_SIZE + sp_frame_encoder_memory(options->level);
+	size_t memory = sp_frame_encoder_memory(options->level);
 	unsigned count = options->workers ? options->workers : sp_pool_default_workers();
 
-	if (count > ENCODERS_MEMORY_MAX / memory)
+	if (memory && count > ENCODERS_MEMORY_MAX / memory)
 		count = ENCODERS_MEMORY_MAX / memory;
 	writer->worker_count = count;
-	writer->workers = sp_alloc_zeroed(count, sizeof(struct worker));
-	for (unsigned i = 0; i < count; i++) {
-		writer->workers[i].pages = aligned_alloc(SP_PAGE_SIZE, SP_FRAME_SIZE);
-		if (!writer->workers[i].pages)
-			return sp_fail_errno(err, ENOMEM, "cannot start the page writer");
-		sp_frame_encoder_init(&writer->workers[i].encoder, options->level);
-	}
+	writer->encoders = sp_alloc_zeroed(count, sizeof(*writer->encoders));
+	for (unsigned i = 0; i < count; i++)
+		sp_frame_encoder_init(&writer->encoders[i], options->level);
 	return sp_pool_start(&writer->pool, &work, count, err);
 }
 
@@ -186,7 +172,7 @@ int sp_page_writer_open(struct sp_page_writer **writer, int dirfd,
 	opened->objects = SP_ARRAY_OF(uint64_t);
 	opened->sources = SP_ARRAY_OF(struct sp_page_source *);
 	pthread_mutex_init(&opened->lock, NULL);
-	pthread_cond_init(&opened->batch_read, NULL);
+	opened->buffers = SP_ARRAY_OF(uint8_t *);
 	status = create_files(opened, dirfd, err);
 	if (status == 0)
 		status = start_workers(opened, options, err);
@@ -214,16 +200,36 @@ uint32_t sp_page_writer_add_source(struct sp_page_writer *writer, struct sp_page
 
 /* --- adding ---------------------------------------------------------------------------------- */
 
-/** Hands the batch that is being filled to the workers. */
-static void submit(struct sp_page_writer *writer)
+/** A batch to fill in; one that is used for the first time gets its room for contents. */
+static int claim(struct sp_page_writer *writer, struct sp_error *err)
 {
-	if (!writer->filling)
-		return;
-	pthread_mutex_lock(&writer->lock);
-	writer->unread++;
-	pthread_mutex_unlock(&writer->lock);
+	struct sp_page_batch *batch = sp_pool_claim(writer->pool);
+
+	if (!batch->pages) {
+		batch->pages = aligned_alloc(SP_PAGE_SIZE, SP_FRAME_SIZE);
+		if (!batch->pages)
+			return sp_fail_errno(err, ENOMEM, "cannot save pages");
+		sp_array_append(&writer->buffers, &batch->pages);
+	}
+	sp_page_batch_clear(batch);
+	writer->filling = batch;
+	return 0;
+}
+
+/** Reads the batch that is being filled, and hands it to the workers. */
+static int submit(struct sp_page_writer *writer, struct sp_error *err)
+{
+	struct sp_page_batch *batch = writer->filling;
+	struct sp_error failure = {0};
+
+	if (!batch)
+		return sp_pool_error(writer->pool, err);
 	writer->filling = NULL;
-	sp_pool_submit(writer->pool);
+	if (sp_page_batch_read(batch, &failure) == 0)
+		sp_pool_submit(writer->pool);
+	else
+		sp_pool_fail(writer->pool, &failure);
+	return sp_pool_error(writer->pool, err);
 }
 
 static int check_addition(struct sp_page_writer *writer, uint32_t object, struct sp_range range,
@@ -266,15 +272,13 @@ int sp_page_writer_add(struct sp_page_writer *writer, uint32_t object, struct sp
 	while (piece.pages > 0) {
 		uint64_t taken;
 
-		if (!writer->filling) {
-			writer->filling = sp_pool_claim(writer->pool);
-			sp_page_batch_clear(writer->filling);
-		}
+		if (!writer->filling && (status = claim(writer, err)) < 0)
+			return status;
 		taken = sp_page_batch_add(writer->filling, &piece);
 		piece.page += taken;
 		piece.pages -= taken;
-		if (piece.pages > 0)
-			submit(writer);
+		if (piece.pages > 0 && (status = submit(writer, err)) < 0)
+			return status;
 		if (sp_pool_failed(writer->pool))
 			return sp_pool_error(writer->pool, err);
 		if (state == SP_PAGE_DATA) {
@@ -288,12 +292,7 @@ int sp_page_writer_add(struct sp_page_writer *writer, uint32_t object, struct sp
 
 int sp_page_writer_drain(struct sp_page_writer *writer, struct sp_error *err)
 {
-	submit(writer);
-	pthread_mutex_lock(&writer->lock);
-	while (writer->unread > 0)
-		pthread_cond_wait(&writer->batch_read, &writer->lock);
-	pthread_mutex_unlock(&writer->lock);
-	return sp_pool_error(writer->pool, err);
+	return submit(writer, err);
 }
 
 /* --- the end --------------------------------------------------------------------------------- */
@@ -315,22 +314,22 @@ static void release_sources(struct sp_page_writer *writer)
 static void writer_free(struct sp_page_writer *writer)
 {
 	release_sources(writer);
-	for (unsigned i = 0; i < writer->worker_count; i++) {
-		sp_frame_encoder_release(&writer->workers[i].encoder);
-		free(writer->workers[i].pages);
-	}
-	free(writer->workers);
+	for (unsigned i = 0; i < writer->worker_count; i++)
+		sp_frame_encoder_release(&writer->encoders[i]);
+	free(writer->encoders);
+	for (size_t i = 0; i < writer->buffers.count; i++)
+		free(*(uint8_t **)sp_array_at(&writer->buffers, i));
+	sp_array_release(&writer->buffers);
 	sp_record_writer_abandon(&writer->index);
 	sp_close_scope(&writer->fd);
 	sp_array_release(&writer->objects);
 	pthread_mutex_destroy(&writer->lock);
-	pthread_cond_destroy(&writer->batch_read);
 	free(writer);
 }
 
 static int finish_files(struct sp_page_writer *writer, struct sp_error *err)
 {
-	submit(writer);
+	submit(writer, NULL);
 	if (sp_pool_finish(writer->pool, err) < 0)
 		return -err->code;
 	if (fsync(writer->fd) < 0)

@@ -161,7 +161,8 @@ int sp_pool_start(struct sp_pool **pool, const struct sp_pool_work *work, unsign
 
 	started->work = *work;
 	started->workers = workers < 1 ? 1 : workers > WORKERS_MAX ? WORKERS_MAX : workers;
-	started->places = (size_t)started->workers * JOBS_PER_WORKER + 1;
+	started->places =
+	        work->places ? work->places : (size_t)started->workers * JOBS_PER_WORKER + 1;
 	started->done = sp_alloc_zeroed(started->places, sizeof(bool));
 	started->jobs = sp_alloc_zeroed(started->places, work->job_size);
 	pthread_mutex_init(&started->lock, NULL);

@@ -17,6 +17,7 @@ struct sp_pool;
 struct sp_pool_work {
 	void *context;
 	size_t job_size;
+	size_t places; /* jobs that there is room for; 0: a few for each worker */
 	/**
 	 * Does a job. `worker` is below the number of workers, and no two threads have the same.
 	 * Called for every job, also after a failure: then it should only let go of what the job
