@@ -47,6 +47,17 @@ wait_until() { # SECONDS COMMAND...
 
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
 
+# Becomes a command in a session of its own, with no descriptor of ours but 0, 1 and 2: what a test or its caller has
+# open is none of a subject's business, and a dump would refuse the pipes among it.
+exec_alone() { # COMMAND...
+	local fd
+	for fd in "/proc/$BASHPID/fd"/*; do
+		fd=${fd##*/}
+		((fd <= 2 || fd == 255)) || exec {fd}>&- # bash closes 255 itself
+	done
+	exec setsid "$@"
+}
+
 # --- subjects ------------------------------------------------------------------------------------------
 
 # The value of a key in the "subject:" line of a subject's opening comment, or the default.
@@ -65,7 +76,7 @@ start_subject() { # NAME [ARGUMENT...]
 	: >go
 	: >out
 	[[ -z $user ]] || chown -R "$user" "$TEST_DIR"
-	setsid "${as[@]}" "$subjects/$1" "${@:2}" <go >>out 2>&1 &
+	exec_alone "${as[@]}" "$subjects/$1" "${@:2}" <go >>out 2>&1 &
 	SUBJECT_PID=$!
 	wait_until 30 ready_or_gone "$SUBJECT_PID" || die "$1 is not ready after 30 s"
 	if grep -q '^SKIP: ' out; then
@@ -199,7 +210,7 @@ state_of() { sed 's/^.*) //; s/ .*//' "/proc/$1/stat"; }
 
 # Starts a program in a session of its own, sharing nothing with the test but its output file. Sets PROGRAM_PID.
 start_program() { # COMMAND...
-	setsid "$@" </dev/null >>program.log 2>&1 &
+	exec_alone "$@" </dev/null >>program.log 2>&1 &
 	# shellcheck disable=SC2034 # for the scripts
 	PROGRAM_PID=$!
 }

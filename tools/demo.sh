@@ -79,6 +79,7 @@ port=$(free_port)
 say "Starting redis-server with $keys keys of mixed types, and an append-only file"
 start_server </dev/null >server.log 2>&1 &
 server=$!
+disown # or bash would report its end
 await redis ping
 "$top/tests/real/programs/redis_commands.sh" write "$keys" | converse | grep -c -v '^-' >/dev/null
 stored=$(redis dbsize)

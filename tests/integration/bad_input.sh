@@ -27,14 +27,14 @@ refused() { # CASE STATUS WORDS COMMAND...
 		not_ok "$name" "does not say /$words/: $(<error)"
 	elif [[ $(files) != "$before_files" ]]; then
 		not_ok "$name" "files came or went: $(diff <(echo "$before_files") <(files) | head -3)"
-	elif ! wait_until 5 same_processes "$before_processes"; then
+	elif ! wait_until 5 no_more_processes "$before_processes"; then
 		not_ok "$name" "a process was left behind"
 	else
 		ok "$name"
 	fi
 }
 
-same_processes() { [[ $(processes) == "$1" ]]; }
+no_more_processes() { (($(processes) <= $1)); }
 
 # A checkpoint to spoil, of a subject that has been killed.
 start_subject basic
@@ -161,7 +161,7 @@ fi
 
 # --- processes -----------------------------------------------------------------------------------------
 
-setsid sleep 1000 </dev/null >/dev/null 2>&1 &
+exec_alone sleep 1000 </dev/null >/dev/null 2>&1 &
 victim=$!
 refused "dump: dead pid" 1 99999 "$sealpoint" dump 99999 -o new
 refused "dump: no pid" 2 "pid|number|usage" "$sealpoint" dump not-a-pid -o new

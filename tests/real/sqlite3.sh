@@ -31,7 +31,7 @@ check() {
 }
 
 # shellcheck disable=SC2094 # both ends of the FIFO
-setsid sqlite3 -batch data.sqlite <>commands >>answers 2>&1 &
+exec_alone sqlite3 -batch data.sqlite <>commands >>answers 2>&1 &
 PROGRAM_PID=$!
 query "ATTACH ':memory:' AS memory; CREATE TABLE memory.m (n);
 	WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 500) INSERT INTO memory.m SELECT n FROM c;
