@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include <cmocka.h>
+#include "unit/skip.h"
 
 #define SIZE (40 * SP_PAGE_SIZE + 123) /* no multiple of the page size */
 
@@ -181,7 +182,7 @@ static void huge_pages_come_back(void **state)
 	    fallocate(from, 0, SP_HUGE_PAGE_SIZE, SP_HUGE_PAGE_SIZE) < 0 ||
 	    fallocate(to, 0, 0, SP_HUGE_PAGE_SIZE) < 0) {
 		scratch_remove(&scratch);
-		skip(); /* no huge pages are set aside on this machine */
+		skip_because("the hugetlb pool has no free pages (vm.nr_hugepages)");
 	}
 	assert_int_equal(ftruncate(to, 0), 0);
 	bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, from, 0);

@@ -3,6 +3,7 @@
  * whose number has lost its file are refused.
  */
 #include "unit/round_trip.h"
+#include "unit/skip.h"
 
 #include "base/clock.h"
 
@@ -192,7 +193,7 @@ static void thousands_of_items_come_back(void **state)
 
 	getrlimit(RLIMIT_NOFILE, &limit);
 	if (limit.rlim_max < 2 * MANY + 100)
-		skip();
+		skip_because("RLIMIT_NOFILE is too low");
 	allow_many_descriptors();
 	rebuild(&trip, make_many);
 	for (unsigned i = 1; i <= MANY; i += 11) {

@@ -1,5 +1,6 @@
 /* The table of open files: which descriptors share one, what is refused. */
 #include "unit/file_target.h"
+#include "unit/skip.h"
 
 #include "kinds/file_locks.h"
 
@@ -151,7 +152,7 @@ static void io_uring_is_refused_by_name(void **state)
 	int ring = (int)syscall(SYS_io_uring_setup, 1, parameters);
 
 	if (ring < 0)
-		skip();
+		skip_because("io_uring is not allowed here");
 	close(ring);
 	target = file_target_start(io_uring_and_file);
 	assert_int_equal(sp_file_table_add_process(&target.table, &target.process, &err),

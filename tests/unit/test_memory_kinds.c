@@ -1,5 +1,6 @@
 /* memfds and shared anonymous memory: contents, holes, seals, and who shares what. */
 #include "unit/round_trip.h"
+#include "unit/skip.h"
 
 #include "base/kernel_abi.h"
 
@@ -154,7 +155,7 @@ static void memfd_of_huge_pages_comes_back_huge(void **state)
 
 	close(probe);
 	if (page == MAP_FAILED)
-		skip(); /* no huge pages in the pool */
+		skip_because("the hugetlb pool has no free pages (vm.nr_hugepages)");
 	munmap(page, 4 * SP_HUGE_PAGE_SIZE);
 	round_trip_save(&trip, make_huge_memfd, NULL);
 	round_trip_restore(&trip);

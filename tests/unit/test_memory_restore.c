@@ -26,6 +26,7 @@
 #include <time.h>
 
 #include <cmocka.h>
+#include "unit/skip.h"
 
 #define SECONDS 1000000000ULL
 
@@ -242,7 +243,7 @@ static void skip_unless_made(struct bench *bench)
 	if (subject)
 		return;
 	release_bench(bench);
-	skip();
+	skip_because("the program under test cannot be made on this machine");
 }
 
 /* --- comparing both ---------------------------------------------------------------------------------------- */

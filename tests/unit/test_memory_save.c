@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include "unit/skip.h"
 
 #define PAGES 16
 
@@ -148,7 +149,7 @@ static void guard_regions_are_kept(void **state)
 	char *memory = map_pages(MAP_PRIVATE | MAP_ANONYMOUS, -1);
 
 	if (madvise(memory + 4 * SP_PAGE_SIZE, 2 * SP_PAGE_SIZE, MADV_GUARD_INSTALL) < 0)
-		skip();
+		skip_because("this kernel has no MADV_GUARD_INSTALL (since Linux 6.13)");
 	fill(memory, 6);
 	save(memory, &saved);
 	assert_states(&saved, memory, "HHHHGGDHHHHHHHHH");
@@ -220,7 +221,7 @@ static void huge_pages_are_noted(void **state)
 	assert_ptr_not_equal(memory, MAP_FAILED);
 	memset((char *)huge, 1, SP_HUGE_PAGE_SIZE);
 	if (madvise((void *)huge, SP_HUGE_PAGE_SIZE, MADV_COLLAPSE) < 0)
-		skip();
+		skip_because("the kernel gives no transparent huge page");
 	save((void *)huge, &saved);
 	sp_vma_to_record(sp_array_at(&saved.vmas, 0), getpid(), &record);
 	assert_int_equal(record.n_huge, 2);

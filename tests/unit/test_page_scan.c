@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 
 #include <cmocka.h>
+#include "unit/skip.h"
 
 #define PAGES 16
 
@@ -90,7 +91,7 @@ static void guard_regions_are_no_contents(void **state)
 	char *memory = map_pages(PAGES);
 
 	if (madvise(memory + 4 * SP_PAGE_SIZE, 2 * SP_PAGE_SIZE, MADV_GUARD_INSTALL) < 0)
-		skip();
+		skip_because("this kernel has no MADV_GUARD_INSTALL (since Linux 6.13)");
 	memory[6 * SP_PAGE_SIZE] = 1;
 	for (int way = 0; way < 2; way++) {
 		scan(&pages, memory, PAGES, way);
@@ -131,7 +132,7 @@ static void markers_of_write_protection_are_holes(void **state)
 	memory[7 * SP_PAGE_SIZE] = 1;
 	fd = protect_pages(memory);
 	if (fd < 0)
-		skip();
+		skip_because("asynchronous write protection is not allowed here");
 	for (int way = 0; way < 2; way++) {
 		scan(&pages, memory, PAGES, way);
 		assert_int_equal(pages.runs, 1);
@@ -163,7 +164,7 @@ static void swapped_pages_are_told_from_markers(void **state)
 	memory[6 * SP_PAGE_SIZE] = 1;
 	fd = protect_pages(memory);
 	if (fd < 0 || !swap_out(memory + 3 * SP_PAGE_SIZE) || !swap_out(memory + 6 * SP_PAGE_SIZE))
-		skip();
+		skip_because("there is no swap, or no asynchronous write protection");
 	for (int way = 0; way < 2; way++) {
 		scan(&pages, memory, PAGES, way);
 		assert_int_equal(pages.runs, 3);
@@ -220,7 +221,7 @@ static void huge_pages_are_told(void **state)
 	assert_ptr_not_equal(memory, MAP_FAILED);
 	if (madvise((void *)huge, SP_HUGE_PAGE_SIZE, MADV_POPULATE_WRITE) < 0 ||
 	    madvise((void *)huge, SP_HUGE_PAGE_SIZE, MADV_COLLAPSE) < 0)
-		skip();
+		skip_because("the kernel gives no transparent huge page");
 	scan(&pages, memory, count, 1);
 	assert_int_equal(pages.categories[(huge - (uintptr_t)memory) / SP_PAGE_SIZE],
 	                 PAGE_IS_PRESENT | PAGE_IS_HUGE);

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include <cmocka.h>
+#include "unit/skip.h"
 
 #define PAGES 1000
 #define BASE 0x7f0000000000ULL
@@ -655,7 +656,7 @@ static void a_million_runs_fit_in_64_mib(void **state)
 	long before = status_kib("VmRSS:");
 
 #ifdef SANITIZED
-	skip(); /* a sanitizer's own memory would be counted */
+	skip_because("a sanitizer's own memory would be counted");
 #endif
 	reset_peak();
 	assert_int_equal(sp_page_writer_open(&writer, scratch.dirfd, &options, &err), 0);

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include <cmocka.h>
+#include "unit/skip.h"
 
 struct image {
 	uint8_t *bytes; /* executable copy of this process's own vDSO */
@@ -29,7 +30,7 @@ static struct image own_image(void)
 	const struct sp_vma *vma;
 
 	if (!image.original)
-		skip();
+		skip_because("this process has no vDSO");
 	assert_int_equal(sp_vma_list_read(getpid(), &vmas, NULL), 0);
 	vma = sp_vma_find(&vmas, image.original);
 	assert_non_null(vma);
