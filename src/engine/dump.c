@@ -173,12 +173,12 @@ static int save_thread(struct dump *dump, struct sp_thread *thread, struct sp_er
 	record.tid = (uint32_t)thread->tid;
 	record.comm = stat.comm;
 	record.general = (ProtobufCBinaryData){
-	        .data = (uint8_t *)&thread->saved.general,
-	        .len = sizeof(thread->saved.general),
+	        .data = (uint8_t *)&thread->saved,
+	        .len = sizeof(thread->saved),
 	};
 	record.xstate = (ProtobufCBinaryData){
-	        .data = thread->saved.xstate,
-	        .len = thread->saved.xstate_size,
+	        .data = thread->raw.xstate,
+	        .len = thread->raw.xstate_size,
 	};
 	record.signal_mask = thread->signal_mask;
 	record.n_facets = facets.pointers.count;

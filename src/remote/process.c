@@ -335,10 +335,10 @@ static int read_thread(struct sp_process *process, struct sp_thread *thread, str
 		return sp_fail_errno(err, errno, "cannot read the signal mask of thread %d",
 		                     thread->tid);
 	find_rseq_abort(process, thread);
-	thread->saved = thread->raw;
+	thread->saved = thread->raw.general;
 	if (thread->rseq_abort)
-		sp_set_instruction_pointer(&thread->saved.general, thread->rseq_abort);
-	sp_registers_for_new_task(&thread->saved.general);
+		sp_set_instruction_pointer(&thread->saved, thread->rseq_abort);
+	sp_registers_for_new_task(&thread->saved);
 	return 0;
 }
 

@@ -20,12 +20,12 @@ struct sp_error;
 struct sp_thread {
 	pid_t tid;
 	bool stopped;
-	bool driven;               /* its registers were changed and put back */
-	remote_addr rseq_abort;    /* not 0: it stood in an rseq critical section with this abort
+	bool driven;             /* its registers were changed and put back */
+	remote_addr rseq_abort;  /* not 0: it stood in an rseq critical section with this abort
 	                              address */
-	uint64_t signal_mask;      /* blocked signals, bit (signal - 1) */
-	struct sp_registers raw;   /* exactly as the stop left them */
-	struct sp_registers saved; /* for a new task: what an image stores */
+	uint64_t signal_mask;    /* blocked signals, bit (signal - 1) */
+	struct sp_registers raw; /* exactly as the stop left them */
+	struct user_regs_struct saved; /* the general ones for a new task: what an image stores */
 };
 
 struct sp_process {
