@@ -54,14 +54,14 @@ struct sp_xstate_component {
 size_t sp_xstate_layout(struct sp_xstate_component *layout);
 
 /**
- * Puts extended state that was saved with `layout` into `registers`, which holds a valid one of this
- * machine. EINVAL if the saved state contradicts its layout, ENOTSUP if it uses a component that this
- * machine does not have.
+ * Puts extended state that was saved with `layout` into `registers`, which holds a valid one of
+ * this machine. EINVAL if the saved state contradicts its layout, ENOTSUP if it uses a component
+ * that this machine does not have.
  */
 int sp_xstate_convert(struct sp_registers *registers, const uint8_t *saved, size_t size,
                       const struct sp_xstate_component *layout, size_t count, struct sp_error *err);
 
-/* --- interrupted system calls (restart.c tells the whole story) ---------------------------- */
+/* --- interrupted system calls (restart.c tells the whole story) --- */
 
 /**
  * Turns the registers of a stopped thread into those that a new task starts with. They keep the
@@ -74,7 +74,7 @@ bool sp_undo_interruption(struct user_regs_struct *general);
 /** Registers for rt_sigreturn(2), where the kernel restarts nothing: as a new task, and rewound. */
 void sp_rewind_system_call(struct user_regs_struct *general);
 
-/* --- running system calls inside a target --------------------------------------------------- */
+/* --- running system calls inside a target --- */
 
 #define SP_CALL_MAY_FAIL 1ULL /* an error is a result: the batch goes on */
 
@@ -93,8 +93,7 @@ struct sp_call {
  * `heal_entry`.
  */
 struct sp_stub_block {
-	uint64_t next; /* address of the first call; the stub moves it, up to `end` or a failed call
-	                */
+	uint64_t next; /* address of the next call: at the end `end`, or that of a failed call */
 	uint64_t end;
 	uint64_t marker[4]; /* number and three arguments of the call at which a batch ends */
 	uint64_t heal[3];   /* number and two arguments: unmap the temporary pages */
@@ -135,21 +134,22 @@ size_t sp_signal_frame_build(void *buffer, size_t capacity, remote_addr address,
                              remote_addr sigreturn, const struct sp_registers *registers,
                              uint64_t sigmask);
 
-/* --- machine code for a foreign vDSO (mem/vdso.c) --------------------------------------------- */
+/* --- machine code for a foreign vDSO (mem/vdso.c) --- */
 
 #define SP_JUMP_CODE_MAX 16
 
 /**
- * Writes code that jumps to `target` from anywhere, changing no register that a called function has to
- * keep or gets an argument in. Returns its size.
+ * Writes code that jumps to `target` from anywhere, changing no register that a called function has
+ * to keep or gets an argument in. Returns its size.
  */
 size_t sp_jump_code(uint8_t code[SP_JUMP_CODE_MAX], remote_addr target);
 /** Writes a function that returns `value`. Returns its size. */
 size_t sp_return_code(uint8_t code[SP_JUMP_CODE_MAX], int32_t value);
 
-/* --- what an image says about the processor ------------------------------------------------- */
+/* --- what an image says about the processor --- */
 
-/** Names of processor features that a program can see and use, in a fixed order, NULL-terminated.
+/**
+ * Names of processor features that a program can see and use, in a fixed order, NULL-terminated.
  */
 const char *const *sp_cpu_features(void);
 /** The XCR0 components that the kernel has enabled for user programs. */

@@ -1,4 +1,7 @@
-/* The error object: see error.h. A message that does not fit is cut at its end, the outer words stay. */
+/*
+ * The error object: see error.h. A message that does not fit is cut at its end, the outer words
+ * stay.
+ */
 #include "base/error.h"
 
 #include <errno.h>

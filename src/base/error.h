@@ -4,8 +4,8 @@
  * A function that can fail takes a `struct sp_error *` and returns 0 or a negative errno. The place
  * that knows what went wrong fills the error with sp_fail(); each caller that knows more about the
  * circumstances puts its own words in front with sp_error_context(). The command prints the result
- * once: "cannot restore fd 7 of pid 4242 (unix stream socket /run/x.sock): bind: Address already
- * in use".
+ * once: "cannot restore fd 7 of pid 4242 (unix stream socket /run/x.sock): bind: Address already in
+ * use".
  *
  * An error object belongs to one thread at a time. Passing NULL is allowed: the code is still
  * returned, the words are dropped.
@@ -16,7 +16,7 @@
 #include <stdbool.h>
 
 struct sp_error {
-	int code;	    /* positive errno; 0 while nothing has failed */
+	int code;           /* positive errno; 0 while nothing has failed */
 	char message[1024]; /* complete sentence without a final full stop, never empty once set */
 };
 
@@ -25,18 +25,20 @@ struct sp_error {
  * appended. Use it for refusals whose words already say everything. Returns -code.
  */
 int sp_fail(struct sp_error *err, int code, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+        __attribute__((format(printf, 3, 4)));
 
-/** As sp_fail(), and appends ": " and the text of `code`. For failed system calls. Returns -code. */
+/**
+ * As sp_fail(), and appends ": " and the text of `code`. For failed system calls. Returns -code.
+ */
 int sp_fail_errno(struct sp_error *err, int code, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+        __attribute__((format(printf, 3, 4)));
 
 /**
  * Puts "<formatted words>: " in front of the message. Returns -err->code, so that a caller can end
  * with `return sp_error_context(err, "cannot ...")`. With err NULL it returns -EIO.
  */
 int sp_error_context(struct sp_error *err, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
+        __attribute__((format(printf, 2, 3)));
 
 static inline bool sp_failed(const struct sp_error *err)
 {

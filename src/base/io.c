@@ -69,8 +69,8 @@ int sp_pwrite_full(int fd, const void *buffer, size_t size, off_t offset)
 	size_t done = 0;
 
 	while (done < size) {
-		ssize_t put = pwrite(fd, (const char *)buffer + done, size - done,
-				     offset + (off_t)done);
+		ssize_t put =
+		        pwrite(fd, (const char *)buffer + done, size - done, offset + (off_t)done);
 
 		if (put < 0 && errno == EINTR)
 			continue;

@@ -1,7 +1,7 @@
 /*
- * Kernel interfaces that are newer than the headers of the oldest system that sealpoint is built
- * on (Debian 12: Linux 6.1). Numbers and layouts are the kernel's, from its UAPI headers; each
- * block names the header and the version that brought it.
+ * Kernel interfaces that are newer than the headers of the oldest system that sealpoint is built on
+ * (Debian 12: Linux 6.1). Numbers and layouts are the kernel's, from its UAPI headers; each block
+ * names the header and the version that brought it.
  */
 #ifndef SEALPOINT_BASE_KERNEL_ABI_H
 #define SEALPOINT_BASE_KERNEL_ABI_H
@@ -64,8 +64,8 @@ struct pm_scan_arg {
 #endif
 
 /* asm/unistd_64.h */
-#ifndef __NR_mseal
-#define __NR_mseal 462 /* 6.10 */
+#ifndef SYS_mseal
+#define SYS_mseal 462 /* 6.10 */
 #endif
 
 /* linux/prctl.h */

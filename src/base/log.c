@@ -14,11 +14,11 @@
 void sp_log_init(struct sp_log *log, bool verbose, bool quiet)
 {
 	*log = (struct sp_log){
-		.quiet = quiet,
-		.verbose = verbose,
-		.terminal = isatty(STDERR_FILENO),
-		.started_ns = sp_now_ns(),
-		.warnings = SP_ARRAY_OF(char *),
+	        .quiet = quiet,
+	        .verbose = verbose,
+	        .terminal = isatty(STDERR_FILENO),
+	        .started_ns = sp_now_ns(),
+	        .warnings = SP_ARRAY_OF(char *),
 	};
 }
 
@@ -26,7 +26,7 @@ static void tell_warnings(struct sp_log *log)
 {
 	for (size_t i = 0; i < log->warnings.count; i++)
 		fprintf(stderr, "sealpoint: warning: %s\n",
-			*(char **)sp_array_at(&log->warnings, i));
+		        *(char **)sp_array_at(&log->warnings, i));
 }
 
 static void forget_warnings(struct sp_log *log)
@@ -78,8 +78,8 @@ void sp_progress(struct sp_log *log, const char *what, uint64_t done, uint64_t t
 	log->drawn_ns = now;
 	log->progress_drawn = true;
 	fprintf(stderr, "\r\033[K%s  %3u%%  %.1f of %.1f MiB", what,
-		(unsigned)(100 * (double)done / (double)total), (double)done / 1048576.0,
-		(double)total / 1048576.0);
+	        (unsigned)(100 * (double)done / (double)total), (double)done / 1048576.0,
+	        (double)total / 1048576.0);
 	fflush(stderr);
 }
 

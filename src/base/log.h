@@ -19,7 +19,7 @@
 struct sp_log {
 	bool quiet;
 	bool verbose;
-	bool terminal;	     /* stderr is a terminal: progress may be drawn */
+	bool terminal;       /* stderr is a terminal: progress may be drawn */
 	bool progress_drawn; /* a progress line stands on the terminal */
 	uint64_t started_ns;
 	uint64_t drawn_ns;
@@ -35,7 +35,9 @@ void sp_verbose(struct sp_log *log, const char *format, ...) __attribute__((form
 void sp_progress(struct sp_log *log, const char *what, uint64_t done, uint64_t total);
 /** Wipes the progress line. */
 void sp_progress_end(struct sp_log *log);
-/** Before the result of a run that has succeeded: wipes the progress line and tells the warnings. */
+/**
+ * Before the result of a run that has succeeded: wipes the progress line and tells the warnings.
+ */
 void sp_log_succeeded(struct sp_log *log);
 /** Before the error of a run that has failed: wipes the progress line and drops the warnings. */
 void sp_log_failed(struct sp_log *log);

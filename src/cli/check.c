@@ -1,4 +1,5 @@
-/* `sealpoint check`: which kernel features and privileges are here, and what is lost without them.
+/*
+ * `sealpoint check`: which kernel features and privileges are here, and what is lost without them.
  */
 #include "cli/cli.h"
 

@@ -3,9 +3,8 @@
  * are made, and the ways to tell an answer.
  *
  * A command is one file and one row in main.c. It parses its options, calls the engine and prints;
- * with
- * --json it prints one object on stdout, errors included. Exit status: 0, 1 (failed; a target runs
- * on), 2 (usage).
+ * with --json it prints one object on stdout, errors included. Exit status: 0, 1 (failed; a target
+ * runs on), 2 (usage).
  */
 #ifndef SEALPOINT_CLI_CLI_H
 #define SEALPOINT_CLI_CLI_H
@@ -65,7 +64,7 @@ extern const struct sp_command sp_command_verify;
 extern const struct sp_command sp_command_check;
 extern const struct sp_command sp_command_core;
 
-/* --- options and operands (options.c) ----------------------------------------------------- */
+/* --- options and operands (options.c) --- */
 
 /**
  * The id of the next option, its argument in cli->argument; SP_OPTION_END after the last one;
@@ -88,17 +87,22 @@ bool sp_parse_size(struct sp_cli *cli, const char *option, const char *text, uin
 /** Of `count` words, the one that `word` was probably meant to be, or NULL. */
 const char *sp_did_you_mean(const char *word, const char *const *words, size_t count);
 
-/* --- answers (output.c) ------------------------------------------------------------------- */
+/* --- answers (output.c) --- */
 
 /** Tells a usage error and where help is. Returns SP_EXIT_USAGE. */
 int sp_usage_error(const struct sp_cli *cli, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 /** Tells that the command failed. Returns SP_EXIT_FAILED. */
 int sp_command_failed(struct sp_cli *cli, const struct sp_error *err);
-/** Prints the object on stdout and frees it. Returns SP_EXIT_OK, or SP_EXIT_FAILED if stdout is
- * full or gone. */
+/**
+ * Prints the object on stdout and frees it. Returns SP_EXIT_OK, or SP_EXIT_FAILED if stdout is full
+ * or gone.
+ */
 int sp_print_json(json_t *object);
-/** A JSON string. Names and paths need not be UTF-8: what is not ASCII becomes '?' in one that is not. */
+/**
+ * A JSON string. Names and paths need not be UTF-8: what is not ASCII becomes '?' in one that is
+ * not.
+ */
 json_t *sp_json_text(const char *text);
 /** {"data": 12, "zero": 3, ...}: how many pages are in each state. */
 json_t *sp_page_counts_object(const uint64_t pages[SP_PAGE_STATES]);

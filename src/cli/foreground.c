@@ -36,8 +36,10 @@ static bool is_ignored(int signal_number)
 	return sigaction(signal_number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/* What we were started to ignore (nohup, a job in the background) stays ignored, for the program
- * too. */
+/*
+ * What we were started to ignore (nohup, a job in the background) stays ignored, for the program
+ * too.
+ */
 static void block_signals(sigset_t *waited_for)
 {
 	sigset_t blocked;

@@ -1,5 +1,7 @@
-/* What the two forms of `sealpoint inspect` share: inspect_text.c for people, inspect_json.c for
- * programs. */
+/*
+ * What the two forms of `sealpoint inspect` share: inspect_text.c for people, inspect_json.c for
+ * programs.
+ */
 #ifndef SEALPOINT_CLI_INSPECT_H
 #define SEALPOINT_CLI_INSPECT_H
 
@@ -28,8 +30,10 @@ struct sp_line sp_describe_file(const Sealpoint__OpenFile *file);
 struct sp_line sp_describe_facet(const Sealpoint__Facet *record);
 const char *sp_file_title(const Sealpoint__OpenFile *file);
 const char *sp_facet_title(const Sealpoint__Facet *record);
-/** The name of the next flag of a mapping that a reader wants to know about, NULL after the last;
- * starts at 0. */
+/**
+ * The name of the next flag of a mapping that a reader wants to know about, NULL after the last;
+ * starts at 0.
+ */
 const char *sp_mapping_flag(uint32_t flags, size_t *next);
 
 #endif

@@ -13,8 +13,10 @@ static json_t *hex(const uint8_t *bytes, size_t size)
 	return json_string(text);
 }
 
-/* Addresses use all 64 bits, which JSON readers do not promise to keep: they are written in
- * hexadecimal. */
+/*
+ * Addresses use all 64 bits, which JSON readers do not promise to keep: they are written in
+ * hexadecimal.
+ */
 static json_t *address(uint64_t value)
 {
 	return json_sprintf("0x%" PRIx64, value);

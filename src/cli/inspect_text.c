@@ -64,7 +64,7 @@ static size_t room_behind(size_t used)
 	return width > used + 8 ? width - used : 8;
 }
 
-/* --- the header --------------------------------------------------------------------------- */
+/* --- the header --- */
 
 static void print_field(const char *name, const char *value)
 {
@@ -119,7 +119,7 @@ static void print_header(const struct sp_inspection *inspection)
 	print_parent(manifest);
 }
 
-/* --- threads ------------------------------------------------------------------------------ */
+/* --- threads --- */
 
 static void print_blocked(uint64_t mask)
 {
@@ -160,7 +160,7 @@ static void print_threads(const struct sp_inspection *inspection)
 	}
 }
 
-/* --- mappings ----------------------------------------------------------------------------- */
+/* --- mappings --- */
 
 /* The states a reader compares, in the order of the columns. */
 static const enum sp_page_state columns[] = {SP_PAGE_DATA, SP_PAGE_ZERO, SP_PAGE_FILE, SP_PAGE_HOLE,
@@ -322,7 +322,7 @@ static void print_mappings(const struct sp_inspection *inspection)
 	putchar('\n');
 }
 
-/* --- descriptors -------------------------------------------------------------------------- */
+/* --- descriptors --- */
 
 /* The first descriptor of the same open file, if this is not it. */
 static const Sealpoint__Descriptor *duplicated_from(const struct sp_array *descriptors,
@@ -374,7 +374,7 @@ static void print_descriptors(const struct sp_inspection *inspection)
 		print_descriptor(inspection, i);
 }
 
-/* --- the rest of its state ---------------------------------------------------------------- */
+/* --- the rest of its state --- */
 
 /* What has nothing to tell is not shown: it is there, and as every program has it. */
 static void print_facet(const char *whose, const Sealpoint__Facet *facet)
@@ -410,7 +410,9 @@ static bool all_have_facet(const struct sp_array *threads, const Sealpoint__Face
 	return true;
 }
 
-/* What all threads have in common stands there once, with the first; their names stand elsewhere. */
+/*
+ * What all threads have in common stands there once, with the first; their names stand elsewhere.
+ */
 static void print_thread_facet(const struct sp_array *threads, size_t index,
                                const Sealpoint__Facet *facet)
 {

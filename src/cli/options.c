@@ -216,8 +216,10 @@ bool sp_parse_size(struct sp_cli *cli, const char *option, const char *text, uin
 	return true;
 }
 
-/* Insertions, deletions, replacements and swaps of neighbours between two words of up to 31
- * letters. */
+/*
+ * Insertions, deletions, replacements and swaps of neighbours between two words of up to 31
+ * letters.
+ */
 static unsigned edit_distance(const char *a, const char *b)
 {
 	unsigned table[32][32];

@@ -96,8 +96,7 @@ double sp_ratio(const struct sp_page_stats *stats)
 	return stats->stored_bytes ? (double)stats->raw_bytes / (double)stats->stored_bytes : 1;
 }
 
-/* "  -o, --output DIR", then the explanation from HELP_COLUMN on, under itself when it has lines.
- */
+/* "  -o, --output DIR", then the explanation from HELP_COLUMN on, under itself when it has lines. */
 static void print_option(const struct sp_option *option)
 {
 	const char *line = option->help, *end;

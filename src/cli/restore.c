@@ -1,5 +1,7 @@
-/* `sealpoint restore`: brings a saved program back, and stands in for it until it ends, or lets it
- * go. */
+/*
+ * `sealpoint restore`: brings a saved program back, and stands in for it until it ends, or lets it
+ * go.
+ */
 #include "cli/cli.h"
 
 #include "cli/foreground.h"

@@ -78,10 +78,10 @@ static int try_all(const struct sp_probe *probes, struct sp_probe_result *shared
 {
 	for (const struct sp_probe *probe = probes; probe->name; probe++) {
 		struct sp_feature *feature;
-		int result = try_out(probe, shared, err);
+		int rc = try_out(probe, shared, err);
 
-		if (result < 0)
-			return result;
+		if (rc < 0)
+			return rc;
 		feature = sp_array_push(features);
 		*feature = (struct sp_feature){
 		        .name = probe->name,
@@ -99,15 +99,15 @@ int sp_check_features(struct sp_array *features, struct sp_error *err)
 {
 	struct sp_probe_result *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 	                                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	int result;
+	int rc;
 
 	if (shared == MAP_FAILED)
 		return sp_fail_errno(err, errno, "cannot get memory for the trials");
-	result = try_all(sp_process_probes, shared, features, err);
-	if (result == 0)
-		result = try_all(sp_memory_probes, shared, features, err);
-	if (result == 0)
-		result = try_all(sp_capability_probes, shared, features, err);
+	rc = try_all(sp_process_probes, shared, features, err);
+	if (rc == 0)
+		rc = try_all(sp_memory_probes, shared, features, err);
+	if (rc == 0)
+		rc = try_all(sp_capability_probes, shared, features, err);
 	munmap(shared, sizeof(*shared));
-	return result;
+	return rc;
 }

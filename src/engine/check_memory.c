@@ -148,7 +148,7 @@ static void probe_mseal(struct sp_probe_result *result)
 {
 	char *pages = map_pages();
 
-	if (syscall(__NR_mseal, pages, SP_PAGE_SIZE, 0) < 0)
+	if (syscall(SYS_mseal, pages, SP_PAGE_SIZE, 0) < 0)
 		sp_probe_outcome(result, false);
 	else
 		sp_probe_outcome(result, munmap(pages, SP_PAGE_SIZE) < 0 && errno == EPERM);

@@ -3,8 +3,8 @@
  *
  * Each mapping becomes one or more segments (PT_LOAD). What the page store holds is copied. Pages
  * that were those of a file come from the file itself, opened as a restore would open it (with its
- * checks and warnings). Where it cannot be opened, the segment has no contents, and a debugger looks
- * into the file that NT_FILE names. Long stretches that were never populated have no contents
+ * checks and warnings). Where it cannot be opened, the segment has no contents, and a debugger
+ * looks into the file that NT_FILE names. Long stretches that were never populated have no contents
  * either: a debugger shows them as zeros, and the core of a program that reserves a terabyte stays
  * small. All zeros inside a segment are holes of the core file.
  *
@@ -50,7 +50,7 @@ struct core {
 	int fd;
 };
 
-/* --- the mapped files --------------------------------------------------------------------- */
+/* --- the mapped files --- */
 
 /* Shared memory without a name exists only in the checkpoint: its kind builds it up again. */
 static bool wants_file(const Sealpoint__Vma *vma)
@@ -65,7 +65,7 @@ static bool wants_file(const Sealpoint__Vma *vma)
 static int open_file(struct core *core, const Sealpoint__OpenFile *file, struct sp_error *err)
 {
 	const struct sp_file_kind *kind = sp_file_kind_by_name(file->kind);
-	int result = 0;
+	int rc = 0;
 
 	if (core->files.fds[file->id] >= 0)
 		return 0;
@@ -73,23 +73,23 @@ static int open_file(struct core *core, const Sealpoint__OpenFile *file, struct 
 		return sp_fail(err, ENOTSUP, "this version knows no open file of kind \"%s\"",
 		               file->kind);
 	if (kind->check)
-		result = kind->check(core->checkpoint, file, err);
-	if (result == 0)
-		result = kind->open(&core->files, file, &core->files.fds[file->id], err);
-	return result;
+		rc = kind->check(core->checkpoint, file, err);
+	if (rc == 0)
+		rc = kind->open(&core->files, file, &core->files.fds[file->id], err);
+	return rc;
 }
 
 /* Of several open files of one inode without a name, the first has the contents. */
 static int open_with_first(struct core *core, const Sealpoint__OpenFile *file, struct sp_error *err)
 {
 	const Sealpoint__OpenFile *first = sp_checkpoint_file(core->checkpoint, file->same_inode);
-	int result = 0;
+	int rc = 0;
 
 	if (first && first->same_inode)
 		return sp_fail(err, EBADMSG, "the image's record of it is damaged");
 	if (first)
-		result = open_file(core, first, err);
-	return result < 0 ? result : open_file(core, file, err);
+		rc = open_file(core, first, err);
+	return rc < 0 ? rc : open_file(core, file, err);
 }
 
 /* The descriptor of a mapping's file, or -1, with a warning the first time. */
@@ -106,7 +106,7 @@ static int mapped_file(struct core *core, const Sealpoint__Vma *vma, bool *asked
 	return core->files.fds[vma->file];
 }
 
-/* --- segments ----------------------------------------------------------------------------- */
+/* --- segments --- */
 
 /* Where the walk over the pages of one mapping has come to. */
 struct planner {
@@ -186,18 +186,18 @@ static int plan_segments(struct core *core, struct sp_error *err)
 
 	for (size_t i = 0; i < vmas->count; i++) {
 		const Sealpoint__Vma *vma = *(Sealpoint__Vma **)sp_array_at(vmas, i);
-		int result;
+		int rc;
 
 		if (vma->pid != core->process->pid || vma->kind == SP_VMA_VSYSCALL)
 			continue;
-		result = plan_mapping(core, vma, asked, err);
-		if (result < 0)
-			return result;
+		rc = plan_mapping(core, vma, asked, err);
+		if (rc < 0)
+			return rc;
 	}
 	return 0;
 }
 
-/* --- headers ------------------------------------------------------------------------------ */
+/* --- headers --- */
 
 /* With more segments than a header can count, their number stands in the first section header. */
 static bool many_segments(const struct core *core)
@@ -268,7 +268,7 @@ static int write_headers(struct core *core, struct sp_error *err)
 	size_t count = core->segments.count + 1;
 	sp_cleanup_free char *bytes = sp_alloc_zeroed(1, core->notes_offset);
 	Elf64_Phdr *segments = (Elf64_Phdr *)(bytes + sizeof(Elf64_Ehdr));
-	int result;
+	int rc;
 
 	fill_file_header(core, (Elf64_Ehdr *)bytes);
 	segments[0] = (Elf64_Phdr){
@@ -284,16 +284,16 @@ static int write_headers(struct core *core, struct sp_error *err)
 
 		*section = (Elf64_Shdr){.sh_type = SHT_NULL, .sh_info = (uint32_t)count};
 	}
-	result = sp_pwrite_full(core->fd, bytes, core->notes_offset, 0);
-	if (result == 0)
-		result = sp_pwrite_full(core->fd, core->notes.items, core->notes.count,
-		                        (off_t)core->notes_offset);
-	if (result == 0 && ftruncate(core->fd, (off_t)core->size) < 0)
-		result = -errno;
-	return result < 0 ? sp_fail_errno(err, -result, "cannot write it") : 0;
+	rc = sp_pwrite_full(core->fd, bytes, core->notes_offset, 0);
+	if (rc == 0)
+		rc = sp_pwrite_full(core->fd, core->notes.items, core->notes.count,
+		                    (off_t)core->notes_offset);
+	if (rc == 0 && ftruncate(core->fd, (off_t)core->size) < 0)
+		rc = -errno;
+	return rc < 0 ? sp_fail_errno(err, -rc, "cannot write it") : 0;
 }
 
-/* --- contents ----------------------------------------------------------------------------- */
+/* --- contents --- */
 
 static bool all_zero(const char *bytes, size_t size)
 {
@@ -329,15 +329,15 @@ static int copy_file(const struct core *core, const struct segment *segment, str
 	while (position < end && next_data(segment->fd, &position, end)) {
 		size_t size = end - position < COPY_SIZE ? end - position : COPY_SIZE;
 		ssize_t got = sp_pread_full(segment->fd, buffer, size, (off_t)position);
-		int result = 0;
+		int rc = 0;
 
 		if (got < 0)
 			return sp_fail_errno(err, (int)-got, "cannot read %s", segment->vma->path);
 		if (!all_zero(buffer, (size_t)got))
-			result = sp_pwrite_full(core->fd, buffer, (size_t)got,
-			                        (off_t)(position + shift));
-		if (result < 0)
-			return sp_fail_errno(err, -result, "cannot write it");
+			rc = sp_pwrite_full(core->fd, buffer, (size_t)got,
+			                    (off_t)(position + shift));
+		if (rc < 0)
+			return sp_fail_errno(err, -rc, "cannot write it");
 		if ((size_t)got < size)
 			break;
 		position += size;
@@ -355,10 +355,10 @@ static int write_data(void *context, uint64_t address, const void *bytes, size_t
                       struct sp_error *err)
 {
 	const struct target *target = context;
-	int result = sp_pwrite_full(target->core->fd, bytes, size,
-	                            (off_t)place_of(target->segment, address));
+	int rc = sp_pwrite_full(target->core->fd, bytes, size,
+	                        (off_t)place_of(target->segment, address));
 
-	return result < 0 ? sp_fail_errno(err, -result, "cannot write it") : 0;
+	return rc < 0 ? sp_fail_errno(err, -rc, "cannot write it") : 0;
 }
 
 /* Zeros have to be written only where a page of a file has been put before. */
@@ -366,17 +366,17 @@ static int write_zeros(void *context, struct sp_range range, struct sp_error *er
 {
 	static const char zeros[16 * SP_PAGE_SIZE];
 	const struct target *target = context;
-	int result = 0;
+	int rc = 0;
 
 	if (target->segment->fd < 0)
 		return 0;
-	for (uint64_t at = range.start; at < range.end && result == 0; at += sizeof(zeros)) {
+	for (uint64_t at = range.start; at < range.end && rc == 0; at += sizeof(zeros)) {
 		uint64_t left = range.end - at;
 
-		result = write_data(context, at, zeros, left < sizeof(zeros) ? left : sizeof(zeros),
-		                    err);
+		rc = write_data(context, at, zeros, left < sizeof(zeros) ? left : sizeof(zeros),
+		                err);
 	}
-	return result;
+	return rc;
 }
 
 static int copy_range(const struct core *core, const struct segment *segment, struct sp_range range,
@@ -384,14 +384,14 @@ static int copy_range(const struct core *core, const struct segment *segment, st
 {
 	struct target target = {core, segment};
 	struct sp_page_sink sink = {write_data, write_zeros, &target};
-	int result = 0;
+	int rc = 0;
 
 	if (segment->fd >= 0)
-		result = copy_file(core, segment, range, buffer, err);
-	if (result == 0 && has_own_pages(segment->vma))
-		result = sp_page_store_load(core->checkpoint->pages, core->process->memory_object,
-		                            range, &sink, 0, err);
-	return result;
+		rc = copy_file(core, segment, range, buffer, err);
+	if (rc == 0 && has_own_pages(segment->vma))
+		rc = sp_page_store_load(core->checkpoint->pages, core->process->memory_object,
+		                        range, &sink, 0, err);
+	return rc;
 }
 
 static int copy_contents(struct core *core, struct sp_error *err)
@@ -405,13 +405,13 @@ static int copy_contents(struct core *core, struct sp_error *err)
 
 		while (segment->stored && step.end < segment->range.end) {
 			uint64_t left = segment->range.end - step.end;
-			int result;
+			int rc;
 
 			step.start = step.end;
 			step.end += left < STEP_SIZE ? left : STEP_SIZE;
-			result = copy_range(core, segment, step, buffer, err);
-			if (result < 0)
-				return result;
+			rc = copy_range(core, segment, step, buffer, err);
+			if (rc < 0)
+				return rc;
 			copied += sp_range_size(step);
 			sp_progress(core->log, "writing the core file", copied, core->to_copy);
 		}
@@ -419,41 +419,43 @@ static int copy_contents(struct core *core, struct sp_error *err)
 	return 0;
 }
 
-/* --- the file ----------------------------------------------------------------------------- */
+/* --- the file --- */
 
 static int write_core(struct core *core, struct sp_error *err)
 {
-	int result = plan_segments(core, err);
+	int rc = plan_segments(core, err);
 
-	if (result == 0)
-		result = sp_core_notes(core->checkpoint, core->process, &core->notes, err);
-	if (result < 0)
-		return result;
+	if (rc == 0)
+		rc = sp_core_notes(core->checkpoint, core->process, &core->notes, err);
+	if (rc < 0)
+		return rc;
 	lay_out(core);
-	result = write_headers(core, err);
-	if (result == 0)
-		result = copy_contents(core, err);
-	return result;
+	rc = write_headers(core, err);
+	if (rc == 0)
+		rc = copy_contents(core, err);
+	return rc;
 }
 
-/* The core file appears under its name when it is complete. It holds secrets: only its owner reads
- * it. */
+/*
+ * The core file appears under its name when it is complete. It holds secrets: only its owner reads
+ * it.
+ */
 static int write_file(struct core *core, const char *path, struct sp_error *err)
 {
 	sp_cleanup_free char *partial = sp_format("%s.partial-%d", path, getpid());
-	int result;
+	int rc;
 
 	core->fd = open(partial, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (core->fd < 0)
 		return sp_fail_errno(err, errno, "cannot create %s", partial);
-	result = write_core(core, err);
-	if (close(core->fd) < 0 && result == 0)
-		result = sp_fail_errno(err, errno, "cannot write it");
-	if (result == 0 && rename(partial, path) < 0)
-		result = sp_fail_errno(err, errno, "cannot rename %s", partial);
-	if (result < 0)
+	rc = write_core(core, err);
+	if (close(core->fd) < 0 && rc == 0)
+		rc = sp_fail_errno(err, errno, "cannot write it");
+	if (rc == 0 && rename(partial, path) < 0)
+		rc = sp_fail_errno(err, errno, "cannot rename %s", partial);
+	if (rc < 0)
 		unlink(partial);
-	return result;
+	return rc;
 }
 
 int sp_write_core(struct sp_checkpoint *checkpoint, const char *path, struct sp_log *log,
@@ -467,13 +469,13 @@ int sp_write_core(struct sp_checkpoint *checkpoint, const char *path, struct sp_
 	        .segments = SP_ARRAY_OF(struct segment),
 	        .notes = SP_ARRAY_OF(char),
 	};
-	int result = sp_file_builder_init(&core.files, checkpoint, &options, log, err);
+	int rc = sp_file_builder_init(&core.files, checkpoint, &options, log, err);
 
-	if (result == 0) {
-		result = write_file(&core, path, err);
+	if (rc == 0) {
+		rc = write_file(&core, path, err);
 		sp_file_builder_release(&core.files);
 	}
 	sp_array_release(&core.segments);
 	sp_array_release(&core.notes);
-	return result < 0 ? sp_error_context(err, "cannot write the core file %s", path) : 0;
+	return rc < 0 ? sp_error_context(err, "cannot write the core file %s", path) : 0;
 }

@@ -1,5 +1,7 @@
-/* What the two parts of writing a core file share: core.c lays out and fills the file, core_notes.c
- * describes the process. */
+/*
+ * What the two parts of writing a core file share: core.c lays out and fills the file, core_notes.c
+ * describes the process.
+ */
 #ifndef SEALPOINT_ENGINE_CORE_H
 #define SEALPOINT_ENGINE_CORE_H
 

@@ -86,16 +86,16 @@ static int add_facet_notes(struct sp_array *notes, Sealpoint__Facet *const *face
 		const struct sp_facet *facet = sp_facet_by_name(facets[i]->name);
 		struct sp_blob note = {0};
 		uint32_t type;
-		int result;
+		int rc;
 
 		if (!facet || !facet->core_note)
 			continue;
-		result = facet->core_note(facets[i]->body, &type, &note, err);
-		if (result == 0)
+		rc = facet->core_note(facets[i]->body, &type, &note, err);
+		if (rc == 0)
 			add_note(notes, "CORE", type, note.bytes, note.size);
 		sp_blob_release(&note);
-		if (result < 0)
-			return result;
+		if (rc < 0)
+			return rc;
 	}
 	return 0;
 }
@@ -107,7 +107,8 @@ static bool maps_named_file(const Sealpoint__Vma *vma, const Sealpoint__Process 
 	       !(vma->flags & SP_VMA_DELETED);
 }
 
-/* NT_FILE: count and page size, a triple of start, end and file page for each, then all the names.
+/*
+ * NT_FILE: count and page size, a triple of start, end and file page for each, then all the names.
  */
 static void add_mapped_files(struct sp_array *notes, const struct sp_checkpoint *checkpoint,
                              const Sealpoint__Process *process)
@@ -151,18 +152,18 @@ static int add_thread(struct sp_array *notes, const struct sp_checkpoint *checkp
                       const Sealpoint__Process *process, const Sealpoint__Thread *thread,
                       bool leader, struct sp_error *err)
 {
-	int result = add_status(notes, process, thread, err);
+	int rc = add_status(notes, process, thread, err);
 
-	if (result == 0 && leader) {
+	if (rc == 0 && leader) {
 		add_process_info(notes, process);
 		add_mapped_files(notes, checkpoint, process);
-		result = add_facet_notes(notes, process->facets, process->n_facets, err);
+		rc = add_facet_notes(notes, process->facets, process->n_facets, err);
 	}
-	if (result == 0)
-		result = add_facet_notes(notes, thread->facets, thread->n_facets, err);
-	if (result == 0)
+	if (rc == 0)
+		rc = add_facet_notes(notes, thread->facets, thread->n_facets, err);
+	if (rc == 0)
 		add_register_sets(notes, thread);
-	return result;
+	return rc;
 }
 
 int sp_core_notes(const struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
@@ -173,13 +174,13 @@ int sp_core_notes(const struct sp_checkpoint *checkpoint, const Sealpoint__Proce
 	for (size_t i = 0; i < checkpoint->threads.count; i++) {
 		const Sealpoint__Thread *thread =
 		        *(Sealpoint__Thread **)sp_array_at(&checkpoint->threads, i);
-		int result;
+		int rc;
 
 		if (thread->pid != process->pid)
 			continue;
-		result = add_thread(notes, checkpoint, process, thread, leader, err);
-		if (result < 0)
-			return result;
+		rc = add_thread(notes, checkpoint, process, thread, leader, err);
+		if (rc < 0)
+			return rc;
 		leader = false;
 	}
 	return 0;

@@ -1,9 +1,11 @@
 /*
- * The dump: a running process becomes a checkpoint directory (docs/architecture.md, "The way of a dump").
+ * The dump: a running process becomes a checkpoint directory (docs/architecture.md, "The way of a
+ * dump").
  *
- * What can be done beforehand is done while the program runs. From freeze() to thaw() it stands still. It
- * is ended, or left stopped, only after the commit; with SP_RELEASE_RUN it goes on as soon as everything
- * has been read. Whatever fails, and wherever: the target runs on, and no checkpoint exists.
+ * What can be done beforehand is done while the program runs. From freeze() to thaw() it stands
+ * still. It is ended, or left stopped, only after the commit; with SP_RELEASE_RUN it goes on as
+ * soon as everything has been read. Whatever fails, and wherever: the target runs on, and no
+ * checkpoint exists.
  */
 #include "engine/engine.h"
 
@@ -36,7 +38,7 @@ struct dump {
 
 /* --- records --- */
 
-/** The facets of one process or thread, as a record holds them. */
+/* The facets of one process or thread, as a record holds them. */
 struct facet_list {
 	struct sp_array blobs;    /* struct sp_blob */
 	struct sp_array facets;   /* Sealpoint__Facet */
@@ -80,7 +82,7 @@ static int save_facet(const struct sp_facet *facet, struct sp_facet_saver *saver
 	return 0;
 }
 
-/** Asks every facet of this scope about a thread, which drives from now on. */
+/* Asks every facet of this scope about a thread, which drives from now on. */
 static int save_facets(struct dump *dump, struct sp_thread *thread, enum sp_facet_scope scope,
                        struct facet_list *list, struct sp_error *err)
 {
@@ -108,7 +110,7 @@ static int save_facets(struct dump *dump, struct sp_thread *thread, enum sp_face
 	return rc;
 }
 
-/** Arguments joined by blanks, for people. */
+/* Arguments joined by blanks, for people. */
 static char *read_command_line(pid_t pid)
 {
 	char path[64], *text = NULL;
@@ -197,7 +199,7 @@ static int save_state(struct dump *dump, struct sp_error *err)
 
 /* --- mappings, descriptors, memory --- */
 
-/** The mappings, and whether they can be saved at all. The first of them that cannot is named. */
+/* The mappings, and whether they can be saved at all. The first of them that cannot is named. */
 static int read_mappings(struct dump *dump, struct sp_error *err)
 {
 	uint64_t started = sp_now_ns();
@@ -260,7 +262,7 @@ static int save_memory(struct dump *dump, struct sp_error *err)
 
 /* --- the freeze --- */
 
-/** A process with children is a tree, and this version saves single processes. */
+/* A process with children is a tree, and this version saves single processes. */
 static int refuse_children(const struct dump *dump, struct sp_error *err)
 {
 	for (size_t i = 0; i < dump->process.threads.count; i++) {
@@ -274,11 +276,10 @@ static int refuse_children(const struct dump *dump, struct sp_error *err)
 		if (rc)
 			return rc;
 		if (*children)
-			return sp_fail(
-			        err, ENOTSUP,
-			        "process %d has child processes (%s): only single processes can "
-			        "be saved so far; wait until they have ended",
-			        dump->process.pid, strtok(children, "\n"));
+			return sp_fail(err, ENOTSUP,
+			               "process %d has child processes (%s): only single processes "
+			               "can be saved so far; wait until they have ended",
+			               dump->process.pid, strtok(children, "\n"));
 	}
 	return 0;
 }
@@ -307,7 +308,9 @@ static int freeze(struct dump *dump, struct sp_error *err)
 	                           &dump->foothold, err);
 }
 
-/** All that must happen while the program stands still, in the order in which later steps need it. */
+/*
+ * All that must happen while the program stands still, in the order in which later steps need it.
+ */
 static int collect(struct dump *dump, struct sp_error *err)
 {
 	struct sp_freeze *split = &dump->result->freeze;
@@ -399,7 +402,7 @@ static int run(struct dump *dump, struct sp_error *err)
 	return rc;
 }
 
-/** All files of the checkpoint together. */
+/* All files of the checkpoint together. */
 static uint64_t directory_size(const char *path)
 {
 	sp_cleanup_dir DIR *dir = opendir(path);

@@ -1,9 +1,10 @@
 /*
- * The verbs: what a command asks for, and the order in which things happen. Each verb takes its options
- * and fills in a result; messages are the command's business (errors come back in struct sp_error).
+ * The verbs: what a command asks for, and the order in which things happen. Each verb takes its
+ * options and fills in a result; messages are the command's business (errors come back in struct
+ * sp_error).
  *
- * A verb runs in one thread of a process that does nothing else; it may raise its own soft limit of open
- * files and block signals while a target is under its hands.
+ * A verb runs in one thread of a process that does nothing else; it may raise its own soft limit of
+ * open files and block signals while a target is under its hands.
  */
 #ifndef SEALPOINT_ENGINE_ENGINE_H
 #define SEALPOINT_ENGINE_ENGINE_H
@@ -16,7 +17,7 @@
 
 #include <sys/types.h>
 
-/* --- dump ------------------------------------------------------------------------------------------- */
+/* --- dump --- */
 
 struct sp_dump_options {
 	pid_t pid;
@@ -53,7 +54,7 @@ struct sp_dump_result {
 int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result,
             struct sp_error *err);
 
-/* --- restore ---------------------------------------------------------------------------------------- */
+/* --- restore --- */
 
 struct sp_restore_options {
 	const char *directory;
@@ -78,7 +79,7 @@ struct sp_restore_result {
 int sp_restore(const struct sp_restore_options *options, struct sp_restore_result *result,
                struct sp_error *err);
 
-/* --- check ------------------------------------------------------------------------------------------ */
+/* --- check --- */
 
 enum sp_need { SP_NEEDED_ALWAYS, SP_NEEDED_SOMETIMES };
 
@@ -94,20 +95,24 @@ struct sp_feature {
 /** Tries out each kernel feature and capability. `features` holds struct sp_feature. */
 int sp_check_features(struct sp_array *features, struct sp_error *err);
 
-/* --- inspect ----------------------------------------------------------------------------------------- */
+/* --- inspect --- */
 
 struct sp_mapping_summary {
 	const Sealpoint__Vma *vma;
 	uint64_t pages[SP_PAGE_STATES]; /* of 4 KiB, whatever the mapping's page size */
 };
 
-/** Counts the page states of each mapping of a process. `summaries` holds struct sp_mapping_summary. */
+/**
+ * Counts the page states of each mapping of a process. `summaries` holds struct sp_mapping_summary.
+ */
 int sp_summarize_mappings(struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
                           struct sp_array *summaries, struct sp_error *err);
 
-/* --- core ------------------------------------------------------------------------------------------- */
+/* --- core --- */
 
-/** Writes an ELF core file of the checkpoint's process: all threads, registers, mappings and memory. */
+/**
+ * Writes an ELF core file of the checkpoint's process: all threads, registers, mappings and memory.
+ */
 int sp_write_core(struct sp_checkpoint *checkpoint, const char *path, struct sp_log *log,
                   struct sp_error *err);
 

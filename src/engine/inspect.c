@@ -16,16 +16,16 @@ int sp_summarize_mappings(struct sp_checkpoint *checkpoint, const Sealpoint__Pro
 		const Sealpoint__Vma *vma = *(Sealpoint__Vma **)sp_array_at(&checkpoint->vmas, i);
 		struct sp_range range = {vma->start, vma->end};
 		struct sp_mapping_summary *summary;
-		int result;
+		int rc;
 
 		if (vma->pid != process->pid)
 			continue;
 		summary = sp_array_push(summaries);
 		summary->vma = vma;
-		result = sp_page_store_walk(checkpoint->pages, process->memory_object, range,
-		                            count_run, summary, err);
-		if (result < 0)
-			return result;
+		rc = sp_page_store_walk(checkpoint->pages, process->memory_object, range, count_run,
+		                        summary, err);
+		if (rc < 0)
+			return rc;
 	}
 	return 0;
 }

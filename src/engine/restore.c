@@ -1,8 +1,10 @@
 /*
- * The restore: a checkpoint becomes a running process (docs/architecture.md, "The way of a restore").
+ * The restore: a checkpoint becomes a running process (docs/architecture.md, "The way of a
+ * restore").
  *
- * A stub process is driven by remote calls until it is the program; build() is the list of steps. Until the
- * last of them the stub is traced with PTRACE_O_EXITKILL: whatever fails, no process is left.
+ * A stub process is driven by remote calls until it is the program; build() is the list of steps.
+ * Until the last of them the stub is traced with PTRACE_O_EXITKILL: whatever fails, no process is
+ * left.
  */
 #include "engine/engine.h"
 
@@ -64,7 +66,9 @@ static int rebuild_facet(struct restore *restore, const struct sp_facet *facet,
 	return 0;
 }
 
-/** Rebuilds a thread's facets of one phase, and with the leader's the process's, in registry order. */
+/*
+ * Rebuilds a thread's facets of one phase, and with the leader's the process's, in registry order.
+ */
 static int rebuild_thread(struct restore *restore, enum sp_facet_phase phase, size_t index,
                           struct sp_error *err)
 {
@@ -87,7 +91,9 @@ static int rebuild_thread(struct restore *restore, enum sp_facet_phase phase, si
 	return rc;
 }
 
-/** One phase for all threads that exist so far; the leader, which has the process's own, comes last. */
+/*
+ * One phase for all threads that exist so far; the leader, which has the process's own, comes last.
+ */
 static int rebuild_phase(struct restore *restore, enum sp_facet_phase phase, struct sp_error *err)
 {
 	int rc = 0;
@@ -176,7 +182,7 @@ static int place_files(struct restore *restore, struct sp_error *err)
 	          : sp_files_settle(&restore->files, &restore->remote, restore->process.pid, err);
 }
 
-/** After this nothing about the mappings can be changed any more where they are sealed. */
+/* After this nothing about the mappings can be changed any more where they are sealed. */
 static int finish_memory(struct restore *restore, struct sp_error *err)
 {
 	int rc = sp_memory_finish(&restore->memory, err);
@@ -202,7 +208,7 @@ static int set_extended_state(const Sealpoint__Manifest *manifest, const Sealpoi
 	return sp_error_context(err, "cannot restore the registers of thread %u", record->tid);
 }
 
-/** Registers and mask that a thread gets when it stops being driven; the extended state at once. */
+/* Registers and mask that a thread gets when it stops being driven; the extended state at once. */
 static int prepare_thread(struct restore *restore, size_t index, struct sp_error *err)
 {
 	struct sp_thread *thread = sp_process_thread(&restore->process, index);
@@ -226,9 +232,9 @@ static int start_threads(struct restore *restore, struct sp_error *err)
 	return rc ? rc : rebuild_phase(restore, SP_PHASE_THREADS, err);
 }
 
-/**
- * Ends the control: the last remote call, made by an instruction of the program's own, takes the temporary
- * pages away, and every thread stands with the program's registers.
+/*
+ * Ends the control: the last remote call, made by an instruction of the program's own, takes the
+ * temporary pages away, and every thread stands with the program's registers.
  */
 static int let_go(struct restore *restore, struct sp_error *err)
 {

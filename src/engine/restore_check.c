@@ -1,6 +1,6 @@
 /*
- * What a restore needs of this machine, looked at before anything is made: the processor, the process ids,
- * and what each kind and facet knows it cannot give back here.
+ * What a restore needs of this machine, looked at before anything is made: the processor, the
+ * process ids, and what each kind and facet knows it cannot give back here.
  */
 #include "engine/restore_check.h"
 
@@ -31,15 +31,14 @@ static int check_processor(const struct sp_checkpoint *checkpoint, struct sp_err
 		if (!has_feature(manifest->cpu_features[i]))
 			return sp_fail(err, ENOTSUP,
 			               "this processor lacks %s, which the program may use: "
-			               "restore it on one "
-			               "with the features of %s",
+			               "restore it on one with the features of %s",
 			               manifest->cpu_features[i], manifest->hostname);
 	if (missing)
-		return sp_fail(err, ENOTSUP,
-		               "this processor or kernel does not offer the register state (XCR0 "
-		               "bits 0x%llx) "
-		               "that the program was saved with: restore it on one like %s",
-		               (unsigned long long)missing, manifest->hostname);
+		return sp_fail(
+		        err, ENOTSUP,
+		        "this processor or kernel does not offer the register state (XCR0 bits "
+		        "0x%llx) that the program was saved with: restore it on one like %s",
+		        (unsigned long long)missing, manifest->hostname);
 	return 0;
 }
 
@@ -77,11 +76,10 @@ static int check_facets(const struct sp_checkpoint *checkpoint, Sealpoint__Facet
 		int rc;
 
 		if (!facet)
-			return sp_fail(
-			        err, ENOTSUP,
-			        "thread %u has a \"%s\", which this version of sealpoint does not "
-			        "know: use the version that saved it (%s)",
-			        tid, facets[i]->name, checkpoint->manifest->tool_version);
+			return sp_fail(err, ENOTSUP,
+			               "thread %u has a \"%s\", which this version of sealpoint "
+			               "does not know: use the version that saved it (%s)",
+			               tid, facets[i]->name, checkpoint->manifest->tool_version);
 		rc = facet->check ? facet->check(checkpoint, facets[i]->body, err) : 0;
 		if (rc)
 			return sp_error_context(err, "cannot restore the %s of %u", facet->title,

@@ -18,11 +18,12 @@
 #define FREE_ID_NS 2000000000ULL
 #define FREE_ID_PAUSE_NS 500000
 
-/**
- * For a clone that found its id taken: waits a moment and returns true if another attempt may succeed. The kernel
- * gives the id of an ended task free some time after the task has disappeared and its parent has collected it; a
- * process that is restored as soon as its predecessor is gone may well be too early. An id that somebody has, or
- * that stays the id of a group or session of other processes, is taken.
+/*
+ * For a clone that found its id taken: waits a moment and returns true if another attempt may
+ * succeed. The kernel gives the id of an ended task free some time after the task has disappeared
+ * and its parent has collected it; a process that is restored as soon as its predecessor is gone
+ * may well be too early. An id that somebody has, or that stays the id of a group or session of
+ * other processes, is taken.
  */
 static bool id_may_become_free(pid_t tid, uint64_t deadline_ns)
 {
@@ -51,7 +52,7 @@ static int refuse_clone(pid_t tid, int code, struct sp_error *err)
 	return sp_fail_errno(err, code, "cannot make a process with id %d", tid);
 }
 
-/** The copy of sealpoint: it waits, with all signals blocked, until it is driven. */
+/* The copy of sealpoint: it waits, with all signals blocked, until it is driven. */
 static __attribute__((noreturn)) void wait_to_be_driven(void)
 {
 	syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
@@ -83,7 +84,7 @@ static int clone_process(pid_t pid, struct sp_error *err)
 	return got < 0 ? refuse_clone(pid, code, err) : 0;
 }
 
-/** Waits for the first stop of a thread that is seized, and reads what it stands with. */
+/* Waits for the first stop of a thread that is seized, and reads what it stands with. */
 static int wait_first_stop(struct sp_thread *thread, struct sp_error *err)
 {
 	int status;
@@ -107,7 +108,9 @@ static int seize_process(struct sp_process *process, struct sp_error *err)
 	return wait_first_stop(leader, err);
 }
 
-/** The stub has sealpoint's own code mapped: the system call instruction of the code that is copied. */
+/*
+ * The stub has sealpoint's own code mapped: the system call instruction of the code that is copied.
+ */
 static remote_addr own_instruction(void)
 {
 	size_t size;

@@ -1,7 +1,7 @@
 /*
- * The stub: a process that sealpoint makes so that it can become the restored program. A copy of sealpoint
- * that never runs a line of it, with the process id of the program, traced from its first moment on, and
- * ended by the kernel if sealpoint dies.
+ * The stub: a process that sealpoint makes so that it can become the restored program. A copy of
+ * sealpoint that never runs a line of it, with the process id of the program, traced from its first
+ * moment on, and ended by the kernel if sealpoint dies.
  */
 #ifndef SEALPOINT_ENGINE_STUB_H
 #define SEALPOINT_ENGINE_STUB_H
@@ -9,13 +9,15 @@
 #include "remote/remote.h"
 
 /**
- * Makes the stub with process id `pid` (clone3(2) with set_tid: CAP_CHECKPOINT_RESTORE, Linux 5.9) and takes
- * control of it, with the temporary mapping at `code`. On failure no process is left.
+ * Makes the stub with process id `pid` (clone3(2) with set_tid: CAP_CHECKPOINT_RESTORE, Linux 5.9)
+ * and takes control of it, with the temporary mapping at `code`. On failure no process is left.
  */
 int sp_stub_start_process(struct sp_process *process, struct sp_remote *remote, pid_t pid,
                           remote_addr code, struct sp_error *err);
 
-/** Lets the driver clone a thread with id `tid` into its process; it stands still when this returns. */
+/**
+ * Lets the driver clone a thread with id `tid` into its process; it stands still when this returns.
+ */
 int sp_stub_add_thread(struct sp_remote *remote, pid_t tid, struct sp_error *err);
 
 #endif

@@ -22,7 +22,7 @@
 #define FILE_OFFSET_END (1ULL << 63)
 #define VSYSCALL_START 0xffffffffff600000ULL
 
-/** What is known of a process while the records that belong to it pass by. */
+/* What is known of a process while the records that belong to it pass by. */
 struct seen_process {
 	const Sealpoint__Process *process;
 	size_t threads;
@@ -86,7 +86,7 @@ static int check_facets(const struct checker *checker, const char *owner, uint32
 	return 0;
 }
 
-/* --- files ----------------------------------------------------------------------------------- */
+/* --- files --- */
 
 static int check_open_files(struct checker *checker)
 {
@@ -127,7 +127,7 @@ static int check_descriptor(struct checker *checker, const Sealpoint__Descriptor
 	return 0;
 }
 
-/** Two numbers that must not occur twice together. */
+/* Two numbers that must not occur twice together. */
 struct pair {
 	uint32_t owner, number;
 };
@@ -141,7 +141,7 @@ static int compare_pairs(const void *left, const void *right)
 	return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/** Sorts; returns one that is there twice, or NULL. */
+/* Sorts; returns one that is there twice, or NULL. */
 static const struct pair *find_twice(struct sp_array *pairs)
 {
 	if (pairs->count < 2)
@@ -165,10 +165,10 @@ static int check_descriptors(struct checker *checker)
 	for (size_t i = 0; i < descriptors->count; i++) {
 		const Sealpoint__Descriptor *descriptor = message_at(descriptors, i);
 		struct pair pair = {descriptor->pid, descriptor->number};
-		int status = check_descriptor(checker, descriptor);
+		int rc = check_descriptor(checker, descriptor);
 
-		if (status < 0)
-			return status;
+		if (rc < 0)
+			return rc;
 		sp_array_append(&pairs, &pair);
 	}
 	twice = find_twice(&pairs);
@@ -179,7 +179,7 @@ static int check_descriptors(struct checker *checker)
 	               twice->number);
 }
 
-/* --- processes and threads ------------------------------------------------------------------- */
+/* --- processes and threads --- */
 
 static int check_process(struct checker *checker, const Sealpoint__Process *process)
 {
@@ -198,7 +198,7 @@ static int check_process(struct checker *checker, const Sealpoint__Process *proc
 	return check_facets(checker, "process", process->pid, process->facets, process->n_facets);
 }
 
-/** The root comes first, and every other process after its parent: so they form a tree. */
+/* The root comes first, and every other process after its parent: so they form a tree. */
 static int check_parentage(struct checker *checker)
 {
 	const struct sp_array *processes = &checker->checkpoint->processes;
@@ -234,10 +234,10 @@ static int check_processes(struct checker *checker)
 	for (size_t i = 0; i < processes->count; i++) {
 		struct seen_process seen = {.process = message_at(processes, i)};
 		struct pair object = {0, seen.process->memory_object};
-		int status = check_process(checker, seen.process);
+		int rc = check_process(checker, seen.process);
 
-		if (status < 0)
-			return status;
+		if (rc < 0)
+			return rc;
 		sp_array_append(&checker->processes, &seen);
 		sp_array_append(&objects, &object);
 	}
@@ -294,10 +294,10 @@ static int check_threads(struct checker *checker)
 	for (size_t i = 0; i < threads->count; i++) {
 		const Sealpoint__Thread *thread = message_at(threads, i);
 		struct pair tid = {0, thread->tid};
-		int status = check_thread(checker, thread);
+		int rc = check_thread(checker, thread);
 
-		if (status < 0)
-			return status;
+		if (rc < 0)
+			return rc;
 		sp_array_append(&tids, &tid);
 	}
 	twice = find_twice(&tids);
@@ -314,7 +314,7 @@ static int check_threads(struct checker *checker)
 	return 0;
 }
 
-/* --- mappings -------------------------------------------------------------------------------- */
+/* --- mappings --- */
 
 static int bad_vma(const struct checker *checker, const Sealpoint__Vma *vma, const char *what)
 {
@@ -350,7 +350,7 @@ static bool needs_file(const Sealpoint__Vma *vma)
 	       vma->kind == SP_VMA_SHARED_ANON;
 }
 
-/** Private memory is all in the page store: a page without a state would be lost contents. */
+/* Private memory is all in the page store: a page without a state would be lost contents. */
 static bool needs_pages(const Sealpoint__Vma *vma)
 {
 	return vma->kind == SP_VMA_ANONYMOUS || vma->kind == SP_VMA_STACK ||
@@ -373,15 +373,15 @@ static int check_vma_pages(const struct checker *checker, const Sealpoint__Vma *
 static int check_vma(struct checker *checker, const Sealpoint__Vma *vma)
 {
 	struct seen_process *process = find_process(checker, vma->pid);
-	int status;
+	int rc;
 
 	if (!process)
 		return bad_vma(checker, vma, "belongs to nobody");
 	if (vma->kind == 0 || vma->kind >= SP_VMA_KINDS)
 		return bad_vma(checker, vma, "is of an unknown kind");
-	status = check_vma_range(checker, vma);
-	if (status < 0)
-		return status;
+	rc = check_vma_range(checker, vma);
+	if (rc < 0)
+		return rc;
 	if (vma->start < process->vma_end)
 		return bad_vma(checker, vma, "overlaps the one before, or comes too late");
 	process->vma_end = vma->end;
@@ -396,7 +396,7 @@ static int check_vma(struct checker *checker, const Sealpoint__Vma *vma)
 	return check_vma_pages(checker, vma, process);
 }
 
-/** Pages outside of all VMAs would be filled in over something else. */
+/* Pages outside of all VMAs would be filled in over something else. */
 static int check_stray_pages(const struct checker *checker)
 {
 	for (size_t i = 0; i < checker->processes.count; i++) {
@@ -419,10 +419,10 @@ static int check_vmas(struct checker *checker)
 	const struct sp_array *vmas = &checker->checkpoint->vmas;
 
 	for (size_t i = 0; i < vmas->count; i++) {
-		int status = check_vma(checker, message_at(vmas, i));
+		int rc = check_vma(checker, message_at(vmas, i));
 
-		if (status < 0)
-			return status;
+		if (rc < 0)
+			return rc;
 	}
 	return check_stray_pages(checker);
 }
@@ -434,16 +434,16 @@ int sp_checkpoint_check(const struct sp_checkpoint *checkpoint, struct sp_error 
 	        .processes = SP_ARRAY_OF(struct seen_process),
 	        .err = err,
 	};
-	int status = check_open_files(&checker);
+	int rc = check_open_files(&checker);
 
-	if (status == 0)
-		status = check_processes(&checker);
-	if (status == 0)
-		status = check_threads(&checker);
-	if (status == 0)
-		status = check_vmas(&checker);
-	if (status == 0)
-		status = check_descriptors(&checker);
+	if (rc == 0)
+		rc = check_processes(&checker);
+	if (rc == 0)
+		rc = check_threads(&checker);
+	if (rc == 0)
+		rc = check_vmas(&checker);
+	if (rc == 0)
+		rc = check_descriptors(&checker);
 	sp_array_release(&checker.processes);
-	return status < 0 ? sp_error_context(err, "%s", SP_IMAGE_RECORDS) : 0;
+	return rc < 0 ? sp_error_context(err, "%s", SP_IMAGE_RECORDS) : 0;
 }

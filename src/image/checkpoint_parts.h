@@ -9,7 +9,7 @@
 
 #define SP_CHECKPOINT_ID_SIZE 16
 
-/* --- manifest.c ------------------------------------------------------------------------------ */
+/* --- manifest.c --- */
 
 /**
  * Writes and syncs the manifest of the directory: what `given` says, and beyond it versions, id,
@@ -24,7 +24,7 @@ int sp_manifest_check(const Sealpoint__Manifest *manifest, const char *path, str
 /** XXH3-64 of a whole file. */
 int sp_file_checksum(int dirfd, const char *name, uint64_t *checksum, struct sp_error *err);
 
-/* --- checkpoint_reader.c --------------------------------------------------------------------- */
+/* --- checkpoint_reader.c --- */
 
 /** An empty checkpoint, to be filled in. */
 struct sp_checkpoint *sp_checkpoint_new(void);
@@ -32,7 +32,7 @@ struct sp_checkpoint *sp_checkpoint_new(void);
 int sp_checkpoint_read_records(struct sp_checkpoint *checkpoint, struct sp_record_reader *reader,
                                struct sp_error *err);
 
-/* --- checkpoint_check.c ---------------------------------------------------------------------- */
+/* --- checkpoint_check.c --- */
 
 /** Checks every number and every reference in the records of a checkpoint. */
 int sp_checkpoint_check(const struct sp_checkpoint *checkpoint, struct sp_error *err);

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- one member of the chain ----------------------------------------------------------------- */
+/* --- one member of the chain --- */
 
 struct sp_checkpoint *sp_checkpoint_new(void)
 {
@@ -50,7 +50,7 @@ static void checkpoint_free(struct sp_checkpoint *checkpoint)
 	free(checkpoint);
 }
 
-/** Opens the directory and reads the manifest. `from`: what a relative path begins at. */
+/* Opens the directory and reads the manifest. `from`: what a relative path begins at. */
 static int open_directory(struct sp_checkpoint *checkpoint, int from, const char *relative,
                           struct sp_error *err)
 {
@@ -65,7 +65,7 @@ static int open_directory(struct sp_checkpoint *checkpoint, int from, const char
 	return sp_manifest_read(checkpoint->dirfd, checkpoint->path, &checkpoint->manifest, err);
 }
 
-/** Where a record of this type is kept, or NULL: a newer version knows more types. */
+/* Where a record of this type is kept, or NULL: a newer version knows more types. */
 static struct sp_array *messages_of(struct sp_checkpoint *checkpoint, enum sp_record_type type,
                                     const ProtobufCMessageDescriptor **descriptor)
 {
@@ -94,9 +94,9 @@ int sp_checkpoint_read_records(struct sp_checkpoint *checkpoint, struct sp_recor
                                struct sp_error *err)
 {
 	struct sp_record record;
-	int status;
+	int rc;
 
-	while ((status = sp_record_next(reader, &record, err)) > 0) {
+	while ((rc = sp_record_next(reader, &record, err)) > 0) {
 		const ProtobufCMessageDescriptor *descriptor;
 		struct sp_array *messages = messages_of(checkpoint, record.type, &descriptor);
 		ProtobufCMessage *message;
@@ -108,45 +108,44 @@ int sp_checkpoint_read_records(struct sp_checkpoint *checkpoint, struct sp_recor
 			return -EBADMSG;
 		sp_array_append(messages, &message);
 	}
-	return status;
+	return rc;
 }
 
 static int read_records(struct sp_checkpoint *checkpoint, struct sp_error *err)
 {
 	struct sp_record_reader reader;
-	int status = sp_record_reader_open(&reader, checkpoint->dirfd, SP_IMAGE_RECORDS, err);
+	int rc = sp_record_reader_open(&reader, checkpoint->dirfd, SP_IMAGE_RECORDS, err);
 
-	if (status < 0)
-		return status;
-	status = sp_checkpoint_read_records(checkpoint, &reader, err);
+	if (rc < 0)
+		return rc;
+	rc = sp_checkpoint_read_records(checkpoint, &reader, err);
 	sp_record_reader_close(&reader);
-	return status;
+	return rc;
 }
 
 static int open_contents(struct sp_checkpoint *checkpoint, struct sp_error *err)
 {
 	struct sp_page_store *parent = checkpoint->parent ? checkpoint->parent->pages : NULL;
-	int status = sp_page_store_open(&checkpoint->pages, checkpoint->dirfd, parent, err);
+	int rc = sp_page_store_open(&checkpoint->pages, checkpoint->dirfd, parent, err);
 
-	if (status == 0)
-		status = read_records(checkpoint, err);
-	if (status == 0)
-		status = sp_checkpoint_check(checkpoint, err);
-	if (status == -EBADMSG)
+	if (rc == 0)
+		rc = read_records(checkpoint, err);
+	if (rc == 0)
+		rc = sp_checkpoint_check(checkpoint, err);
+	if (rc == -EBADMSG)
 		return sp_error_context(err, "checkpoint %s is damaged, use another copy of it",
 		                        checkpoint->path);
-	return status < 0 ? sp_error_context(err, "cannot open checkpoint %s", checkpoint->path)
-	                  : 0;
+	return rc < 0 ? sp_error_context(err, "cannot open checkpoint %s", checkpoint->path) : 0;
 }
 
-/* --- the chain ------------------------------------------------------------------------------- */
+/* --- the chain --- */
 
 static bool same_id(ProtobufCBinaryData a, ProtobufCBinaryData b)
 {
 	return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
 }
 
-/** Is `parent` what `child` was cut from, and not one of the chain that led to it? */
+/* Is `parent` what `child` was cut from, and not one of the chain that led to it? */
 static int check_link(const struct sp_checkpoint *youngest, const struct sp_checkpoint *child,
                       const struct sp_checkpoint *parent, struct sp_error *err)
 {
@@ -162,13 +161,13 @@ static int check_link(const struct sp_checkpoint *youngest, const struct sp_chec
 	return 0;
 }
 
-/** Reads the manifest of the parent of `child`, if it has one, and hangs it there. */
+/* Reads the manifest of the parent of `child`, if it has one, and hangs it there. */
 static int open_parent(const struct sp_checkpoint *youngest, struct sp_checkpoint *child,
                        struct sp_error *err)
 {
 	const char *relative = child->manifest->parent_path;
 	struct sp_checkpoint *parent;
-	int printed, status;
+	int printed, rc;
 
 	if (relative[0] == '\0')
 		return 0;
@@ -177,8 +176,8 @@ static int open_parent(const struct sp_checkpoint *youngest, struct sp_checkpoin
 	if (printed < 0 || (size_t)printed >= sizeof(parent->path))
 		return sp_fail_errno(err, ENAMETOOLONG, "cannot open the parent of checkpoint %s",
 		                     child->path);
-	status = open_directory(parent, child->dirfd, relative, err);
-	if (status < 0)
+	rc = open_directory(parent, child->dirfd, relative, err);
+	if (rc < 0)
 		return sp_error_context(err, "checkpoint %s needs its parent", child->path);
 	return check_link(youngest, child, parent, err);
 }
@@ -186,32 +185,32 @@ static int open_parent(const struct sp_checkpoint *youngest, struct sp_checkpoin
 static int open_chain(struct sp_checkpoint *youngest, struct sp_error *err)
 {
 	sp_cleanup_array struct sp_array chain = SP_ARRAY_OF(struct sp_checkpoint *);
-	int status = open_directory(youngest, AT_FDCWD, youngest->path, err);
+	int rc = open_directory(youngest, AT_FDCWD, youngest->path, err);
 
-	for (struct sp_checkpoint *level = youngest; status == 0 && level; level = level->parent) {
+	for (struct sp_checkpoint *level = youngest; rc == 0 && level; level = level->parent) {
 		sp_array_append(&chain, &level);
-		status = open_parent(youngest, level, err);
+		rc = open_parent(youngest, level, err);
 	}
-	for (size_t i = chain.count; status == 0 && i-- > 0;)
-		status = open_contents(*(struct sp_checkpoint **)sp_array_at(&chain, i), err);
-	return status;
+	for (size_t i = chain.count; rc == 0 && i-- > 0;)
+		rc = open_contents(*(struct sp_checkpoint **)sp_array_at(&chain, i), err);
+	return rc;
 }
 
 int sp_checkpoint_open(struct sp_checkpoint **checkpoint, const char *path, struct sp_error *err)
 {
 	struct sp_checkpoint *opened = sp_checkpoint_new();
 	int printed = snprintf(opened->path, sizeof(opened->path), "%s", path);
-	int status;
+	int rc;
 
 	if (printed < 0 || (size_t)printed >= sizeof(opened->path))
-		status = sp_fail_errno(err, ENAMETOOLONG, "cannot open checkpoint %s", path);
+		rc = sp_fail_errno(err, ENAMETOOLONG, "cannot open checkpoint %s", path);
 	else
-		status = open_chain(opened, err);
-	if (status < 0)
+		rc = open_chain(opened, err);
+	if (rc < 0)
 		sp_checkpoint_close(opened);
 	else
 		*checkpoint = opened;
-	return status;
+	return rc;
 }
 
 void sp_checkpoint_close(struct sp_checkpoint *checkpoint)
@@ -224,7 +223,7 @@ void sp_checkpoint_close(struct sp_checkpoint *checkpoint)
 	}
 }
 
-/* --- looking up ------------------------------------------------------------------------------ */
+/* --- looking up --- */
 
 const Sealpoint__OpenFile *sp_checkpoint_file(const struct sp_checkpoint *checkpoint, uint32_t id)
 {

@@ -24,7 +24,7 @@ static bool belongs(const Sealpoint__Manifest *manifest, const char *name)
 	return false;
 }
 
-/** A log or a socket may lie beside the images: worth a word, and no reason to refuse. */
+/* A log or a socket may lie beside the images: worth a word, and no reason to refuse. */
 static void warn_of_strangers(const struct sp_checkpoint *checkpoint, struct sp_log *log)
 {
 	int fd = openat(checkpoint->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -43,13 +43,13 @@ static int verify_files(const struct sp_checkpoint *checkpoint, struct sp_error 
 	for (size_t i = 0; i < checkpoint->manifest->n_files; i++) {
 		const Sealpoint__ImageFile *file = checkpoint->manifest->files[i];
 		uint64_t checksum;
-		int status;
+		int rc;
 
 		if (strcmp(file->name, SP_IMAGE_PAGES) == 0)
 			continue; /* frame by frame */
-		status = sp_file_checksum(checkpoint->dirfd, file->name, &checksum, err);
-		if (status < 0)
-			return status;
+		rc = sp_file_checksum(checkpoint->dirfd, file->name, &checksum, err);
+		if (rc < 0)
+			return rc;
 		if (checksum != file->checksum)
 			return sp_fail(err, EBADMSG, "%s does not match its checksum", file->name);
 	}
@@ -59,11 +59,11 @@ static int verify_files(const struct sp_checkpoint *checkpoint, struct sp_error 
 static int verify_one(const struct sp_checkpoint *checkpoint, struct sp_log *log,
                       struct sp_error *err)
 {
-	int status = verify_files(checkpoint, err);
+	int rc = verify_files(checkpoint, err);
 
-	if (status == 0)
-		status = sp_page_store_verify(checkpoint->pages, log, err);
-	if (status < 0)
+	if (rc == 0)
+		rc = sp_page_store_verify(checkpoint->pages, log, err);
+	if (rc < 0)
 		return sp_error_context(err, "checkpoint %s is damaged, use another copy of it",
 		                        checkpoint->path);
 	warn_of_strangers(checkpoint, log);
@@ -73,13 +73,13 @@ static int verify_one(const struct sp_checkpoint *checkpoint, struct sp_log *log
 int sp_checkpoint_verify(const char *path, struct sp_log *log, struct sp_error *err)
 {
 	struct sp_checkpoint *checkpoint;
-	int status = sp_checkpoint_open(&checkpoint, path, err);
+	int rc = sp_checkpoint_open(&checkpoint, path, err);
 
-	if (status < 0)
-		return status;
-	for (const struct sp_checkpoint *level = checkpoint; status == 0 && level;
+	if (rc < 0)
+		return rc;
+	for (const struct sp_checkpoint *level = checkpoint; rc == 0 && level;
 	     level = level->parent)
-		status = verify_one(level, log, err);
+		rc = verify_one(level, log, err);
 	sp_checkpoint_close(checkpoint);
-	return status;
+	return rc;
 }

@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- beginning ------------------------------------------------------------------------------- */
+/* --- beginning --- */
 
-/**
+/*
  * The final path: as given without slashes at its end, or where it really is if it exists, so that
  * "." and links to directories work.
  */
@@ -53,7 +53,8 @@ static bool directory_is_empty(const char *path)
 	return dir != NULL;
 }
 
-/** What stands at the final path must be nothing, or an empty directory that a rename can replace.
+/*
+ * What stands at the final path must be nothing, or an empty directory that a rename can replace.
  */
 static int check_place(const struct sp_checkpoint_writer *writer, struct sp_error *err)
 {
@@ -70,17 +71,15 @@ static int check_place(const struct sp_checkpoint_writer *writer, struct sp_erro
 		               "this name; choose another one",
 		               writer->path);
 	if (!directory_is_empty(writer->path))
-		return sp_fail(
-		        err, EEXIST,
-		        "cannot create checkpoint %s: the directory is not empty; choose another "
-		        "one or remove it first",
-		        writer->path);
+		return sp_fail(err, EEXIST,
+		               "cannot create checkpoint %s: the directory is not empty; choose "
+		               "another one or remove it first",
+		               writer->path);
 	if (fstat(writer->dirfd, &beside) == 0 && beside.st_dev != there.st_dev)
-		return sp_fail(
-		        err, EBUSY,
-		        "cannot create checkpoint %s: a file system is mounted there; choose a "
-		        "directory inside of it",
-		        writer->path);
+		return sp_fail(err, EBUSY,
+		               "cannot create checkpoint %s: a file system is mounted there; "
+		               "choose a directory inside of it",
+		               writer->path);
 	return 0;
 }
 
@@ -92,8 +91,7 @@ static int make_partial(struct sp_checkpoint_writer *writer, struct sp_error *er
 		if (code == EEXIST)
 			sp_fail(err, code,
 			        "cannot create checkpoint %s: %s is left from a run that was "
-			        "killed; "
-			        "remove it",
+			        "killed; remove it",
 			        writer->path, writer->partial);
 		else
 			sp_fail_errno(err, code, "cannot create %s", writer->partial);
@@ -109,28 +107,27 @@ static int make_partial(struct sp_checkpoint_writer *writer, struct sp_error *er
 int sp_checkpoint_create(struct sp_checkpoint_writer *writer, const char *path,
                          const struct sp_page_writer_options *options, struct sp_error *err)
 {
-	int status;
+	int rc;
 
 	*writer = (struct sp_checkpoint_writer){.dirfd = -1};
-	status = set_paths(writer, path, err);
-	if (status < 0) {
+	rc = set_paths(writer, path, err);
+	if (rc < 0) {
 		writer->partial[0] = '\0';
-		return status;
+		return rc;
 	}
-	status = make_partial(writer, err);
-	if (status == 0)
-		status = check_place(writer, err);
-	if (status == 0)
-		status = sp_record_writer_open(&writer->records, writer->dirfd, SP_IMAGE_RECORDS,
-		                               err);
-	if (status == 0)
-		status = sp_page_writer_open(&writer->pages, writer->dirfd, options, err);
-	if (status < 0)
+	rc = make_partial(writer, err);
+	if (rc == 0)
+		rc = check_place(writer, err);
+	if (rc == 0)
+		rc = sp_record_writer_open(&writer->records, writer->dirfd, SP_IMAGE_RECORDS, err);
+	if (rc == 0)
+		rc = sp_page_writer_open(&writer->pages, writer->dirfd, options, err);
+	if (rc < 0)
 		sp_checkpoint_abandon(writer);
-	return status;
+	return rc;
 }
 
-/* --- the end --------------------------------------------------------------------------------- */
+/* --- the end --- */
 
 static int sync_parent(const char *path, struct sp_error *err)
 {
@@ -150,52 +147,52 @@ static int sync_parent(const char *path, struct sp_error *err)
 	return 0;
 }
 
-/** The one atomic step. */
+/* The one atomic step. */
 static int make_visible(struct sp_checkpoint_writer *writer, struct sp_error *err)
 {
-	int status;
+	int rc;
 
 	if (fsync(writer->dirfd) < 0)
 		return sp_fail_errno(err, errno, "cannot sync %s", writer->partial);
 	if (rename(writer->partial, writer->path) < 0)
 		return sp_fail_errno(err, errno, "cannot rename %s to %s", writer->partial,
 		                     writer->path);
-	status = sync_parent(writer->path, err);
+	rc = sync_parent(writer->path, err);
 	/* Not safely on disk: then it had better not be there at all. */
-	if (status < 0 && rename(writer->path, writer->partial) < 0)
+	if (rc < 0 && rename(writer->path, writer->partial) < 0)
 		return sp_error_context(err, "%s is written, but may not outlive a power failure",
 		                        writer->path);
-	return status;
+	return rc;
 }
 
 static int finish_files(struct sp_checkpoint_writer *writer, const Sealpoint__Manifest *manifest,
                         struct sp_page_stats *stats, struct sp_error *err)
 {
-	int status = sp_page_writer_finish(sp_steal_ptr(&writer->pages), stats, err);
+	int rc = sp_page_writer_finish(sp_steal_ptr(&writer->pages), stats, err);
 
-	if (status == 0)
-		status = sp_record_writer_finish(&writer->records, err);
-	if (status == 0)
-		status = sp_manifest_write(writer->dirfd, manifest, err);
-	return status < 0 ? status : make_visible(writer, err);
+	if (rc == 0)
+		rc = sp_record_writer_finish(&writer->records, err);
+	if (rc == 0)
+		rc = sp_manifest_write(writer->dirfd, manifest, err);
+	return rc < 0 ? rc : make_visible(writer, err);
 }
 
 int sp_checkpoint_commit(struct sp_checkpoint_writer *writer, const Sealpoint__Manifest *manifest,
                          struct sp_page_stats *stats, struct sp_error *err)
 {
-	int status = finish_files(writer, manifest, stats, err);
+	int rc = finish_files(writer, manifest, stats, err);
 
-	if (status < 0) {
+	if (rc < 0) {
 		sp_error_context(err, "cannot finish checkpoint %s", writer->path);
 		sp_checkpoint_abandon(writer);
-		return status;
+		return rc;
 	}
 	writer->partial[0] = '\0';
 	close(sp_steal_fd(&writer->dirfd));
 	return 0;
 }
 
-/** Removes the partial directory and the files in it; there are no directories. */
+/* Removes the partial directory and the files in it; there are no directories. */
 static void remove_partial(const struct sp_checkpoint_writer *writer)
 {
 	sp_cleanup_dir DIR *dir = opendir(writer->partial);

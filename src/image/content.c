@@ -22,7 +22,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* --- saving ---------------------------------------------------------------------------------- */
+/* --- saving --- */
 
 struct content_source {
 	int fd;
@@ -76,7 +76,7 @@ static int add_extent(struct sp_page_writer *writer, uint32_t object, uint64_t s
 	                          err);
 }
 
-/** Adds holes and data as SEEK_DATA and SEEK_HOLE tell them; all is data where they cannot. */
+/* Adds holes and data as SEEK_DATA and SEEK_HOLE tell them; all is data where they cannot. */
 static int add_extents(struct sp_page_writer *writer, uint32_t object, int fd, uint64_t size,
                        uint32_t source, struct sp_error *err)
 {
@@ -87,7 +87,7 @@ static int add_extents(struct sp_page_writer *writer, uint32_t object, int fd, u
 		off_t hole = data < 0 ? -1 : lseek(fd, data, SEEK_HOLE);
 		uint64_t data_start = data < 0 ? at : sp_page_down((uint64_t)data);
 		uint64_t data_end = hole < 0 ? end : sp_page_up((uint64_t)hole);
-		int status;
+		int rc;
 
 		if (data < 0 && errno == ENXIO) /* nothing but a hole up to the end */
 			return add_extent(writer, object, at, end, SP_PAGE_HOLE, 0, err);
@@ -97,12 +97,12 @@ static int add_extents(struct sp_page_writer *writer, uint32_t object, int fd, u
 			data_start = end;
 		if (data_end > end)
 			data_end = end;
-		status = add_extent(writer, object, at, data_start, SP_PAGE_HOLE, 0, err);
-		if (status == 0)
-			status = add_extent(writer, object, data_start, data_end, SP_PAGE_DATA,
-			                    source, err);
-		if (status < 0)
-			return status;
+		rc = add_extent(writer, object, at, data_start, SP_PAGE_HOLE, 0, err);
+		if (rc == 0)
+			rc = add_extent(writer, object, data_start, data_end, SP_PAGE_DATA, source,
+			                err);
+		if (rc < 0)
+			return rc;
 		at = data_end > data_start ? data_end : end;
 	}
 	return 0;
@@ -128,7 +128,7 @@ int sp_content_save(struct sp_page_writer *writer, int fd, uint64_t size, uint32
 	return add_extents(writer, *object, own, size, handle, err);
 }
 
-/* --- loading --------------------------------------------------------------------------------- */
+/* --- loading --- */
 
 struct content_target {
 	int fd;
@@ -137,7 +137,7 @@ struct content_target {
 	uint8_t *mapping; /* hugetlbfs, which has no write(2); else NULL */
 };
 
-/** Whole blocks around a piece, as far as the file goes. */
+/* Whole blocks around a piece, as far as the file goes. */
 static int allocate(const struct content_target *target, uint64_t start, uint64_t end)
 {
 	start -= start % target->block;
@@ -150,16 +150,15 @@ static int put_data(void *context, uint64_t offset, const void *bytes, size_t si
                     struct sp_error *err)
 {
 	const struct content_target *target = context;
-	int status;
+	int rc;
 
 	if (offset >= target->size)
 		return 0;
 	if (size > target->size - offset)
 		size = (size_t)(target->size - offset);
 	if (!target->mapping) {
-		status = sp_pwrite_full(target->fd, bytes, size, (off_t)offset);
-		return status < 0 ? sp_fail_errno(err, -status, "cannot write contents of a file")
-		                  : 0;
+		rc = sp_pwrite_full(target->fd, bytes, size, (off_t)offset);
+		return rc < 0 ? sp_fail_errno(err, -rc, "cannot write contents of a file") : 0;
 	}
 	/* Without a page for it, the copy would end in a SIGBUS. */
 	if (allocate(target, offset, offset + size) < 0)
@@ -169,7 +168,8 @@ static int put_data(void *context, uint64_t offset, const void *bytes, size_t si
 	return 0;
 }
 
-/** A page of zeros is there in a file on tmpfs, and a hole is not: what was there is there again.
+/*
+ * A page of zeros is there in a file on tmpfs, and a hole is not: what was there is there again.
  */
 static int put_zero(void *context, struct sp_range range, struct sp_error *err)
 {
@@ -189,7 +189,7 @@ int sp_content_load(struct sp_page_store *store, uint32_t object, int fd, uint64
 	struct sp_page_sink sink = {put_data, put_zero, &target};
 	struct sp_range all = {0, sp_page_up(size)};
 	struct statfs fs;
-	int status;
+	int rc;
 
 	if (ftruncate(fd, (off_t)size) < 0)
 		return sp_fail_errno(err, errno, "cannot give a file its size of %" PRIu64 " bytes",
@@ -206,7 +206,7 @@ int sp_content_load(struct sp_page_store *store, uint32_t object, int fd, uint64
 	        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 	if (target.mapping == MAP_FAILED)
 		return sp_fail_errno(err, errno, "cannot map a file of huge pages");
-	status = sp_page_store_load(store, object, all, &sink, 0, err);
+	rc = sp_page_store_load(store, object, all, &sink, 0, err);
 	munmap(target.mapping, size);
-	return status;
+	return rc;
 }

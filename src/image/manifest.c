@@ -21,8 +21,10 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* Every byte of pages.img belongs to a frame with a checksum in pages.idx: it is not read again
- * here. */
+/*
+ * Every byte of pages.img belongs to a frame with a checksum in pages.idx: it is not read again
+ * here.
+ */
 static const struct {
 	const char *name;
 	bool has_checksum;
@@ -55,7 +57,7 @@ int sp_file_checksum(int dirfd, const char *name, uint64_t *checksum, struct sp_
 	return 0;
 }
 
-/* --- writing --------------------------------------------------------------------------------- */
+/* --- writing --- */
 
 static int describe_file(int dirfd, size_t number, Sealpoint__ImageFile *file, struct sp_error *err)
 {
@@ -83,18 +85,18 @@ static uint64_t unix_time_ns(void)
 static int write_message(int dirfd, const Sealpoint__Manifest *manifest, struct sp_error *err)
 {
 	struct sp_record_writer writer;
-	int status = sp_record_writer_open(&writer, dirfd, SP_IMAGE_MANIFEST, err);
+	int rc = sp_record_writer_open(&writer, dirfd, SP_IMAGE_MANIFEST, err);
 
-	if (status < 0)
-		return status;
-	status = sp_record_write(&writer, SP_RECORD_MANIFEST, &manifest->base, err);
-	if (status == 0)
+	if (rc < 0)
+		return rc;
+	rc = sp_record_write(&writer, SP_RECORD_MANIFEST, &manifest->base, err);
+	if (rc == 0)
 		return sp_record_writer_finish(&writer, err);
 	sp_record_writer_abandon(&writer);
-	return status;
+	return rc;
 }
 
-/** This processor's layout of the extended state, as messages. */
+/* This processor's layout of the extended state, as messages. */
 struct xstate_messages {
 	Sealpoint__XstateComponent messages[SP_XSTATE_COMPONENTS];
 	Sealpoint__XstateComponent *list[SP_XSTATE_COMPONENTS];
@@ -127,10 +129,10 @@ int sp_manifest_write(int dirfd, const Sealpoint__Manifest *given, struct sp_err
 	struct utsname host;
 
 	for (size_t i = 0; i < IMAGE_FILES; i++) {
-		int status = describe_file(dirfd, i, &files[i], err);
+		int rc = describe_file(dirfd, i, &files[i], err);
 
-		if (status < 0)
-			return status;
+		if (rc < 0)
+			return rc;
 		file_list[i] = &files[i];
 	}
 	if (getrandom(id, sizeof(id), 0) != sizeof(id) || uname(&host) < 0)
@@ -154,7 +156,7 @@ int sp_manifest_write(int dirfd, const Sealpoint__Manifest *given, struct sp_err
 	return write_message(dirfd, &manifest, err);
 }
 
-/* --- checking -------------------------------------------------------------------------------- */
+/* --- checking --- */
 
 static int damaged(struct sp_error *err, const char *path, const char *what)
 {
@@ -221,12 +223,12 @@ static int check_file_list(const Sealpoint__Manifest *manifest, const char *path
 int sp_manifest_check(const Sealpoint__Manifest *manifest, const char *path, struct sp_error *err)
 {
 	bool has_parent = manifest->parent_path[0] != '\0';
-	int status = check_version(manifest, path, err);
+	int rc = check_version(manifest, path, err);
 
-	if (status == 0)
-		status = check_machine(manifest, path, err);
-	if (status < 0)
-		return status;
+	if (rc == 0)
+		rc = check_machine(manifest, path, err);
+	if (rc < 0)
+		return rc;
 	if (manifest->id.len != SP_CHECKPOINT_ID_SIZE)
 		return damaged(err, path, "no id");
 	if (manifest->parent_id.len != (has_parent ? SP_CHECKPOINT_ID_SIZE : 0))
@@ -236,7 +238,7 @@ int sp_manifest_check(const Sealpoint__Manifest *manifest, const char *path, str
 	return check_file_list(manifest, path, err);
 }
 
-/* --- reading --------------------------------------------------------------------------------- */
+/* --- reading --- */
 
 static int check_file_sizes(int dirfd, const Sealpoint__Manifest *manifest, const char *path,
                             struct sp_error *err)
@@ -247,30 +249,30 @@ static int check_file_sizes(int dirfd, const Sealpoint__Manifest *manifest, cons
 
 		if (fstatat(dirfd, file->name, &stat, 0) < 0 && errno == ENOENT)
 			return sp_fail(err, ENOENT,
-			               "checkpoint %s is incomplete, use another copy of it: "
-			               "%s is missing",
+			               "checkpoint %s is incomplete, use another copy of it: %s is "
+			               "missing",
 			               path, file->name);
 		if (fstatat(dirfd, file->name, &stat, 0) < 0)
 			return sp_fail_errno(err, errno, "cannot read %s/%s", path, file->name);
 		if (!S_ISREG(stat.st_mode) || (uint64_t)stat.st_size != file->size)
 			return sp_fail(err, EBADMSG,
-			               "checkpoint %s is damaged, use another copy of it: "
-			               "%s has %lld bytes instead of %" PRIu64,
+			               "checkpoint %s is damaged, use another copy of it: %s has "
+			               "%lld bytes instead of %" PRIu64,
 			               path, file->name, (long long)stat.st_size, file->size);
 	}
 	return 0;
 }
 
-/** The manifest is one record and nothing else. */
+/* The manifest is one record and nothing else. */
 static int read_message(struct sp_record_reader *reader, Sealpoint__Manifest **manifest,
                         struct sp_error *err)
 {
 	struct sp_record record;
-	int status = sp_record_next(reader, &record, err);
+	int rc = sp_record_next(reader, &record, err);
 
-	if (status < 0)
-		return status;
-	if (status == 0 || record.type != SP_RECORD_MANIFEST)
+	if (rc < 0)
+		return rc;
+	if (rc == 0 || record.type != SP_RECORD_MANIFEST)
 		return sp_fail(err, EBADMSG, "%s does not begin with one", reader->name);
 	if (reader->position != reader->size)
 		return sp_fail(err, EBADMSG, "%s goes on behind its end", reader->name);
@@ -284,29 +286,28 @@ int sp_manifest_read(int dirfd, const char *path, Sealpoint__Manifest **manifest
 {
 	struct sp_record_reader reader;
 	Sealpoint__Manifest *found = NULL;
-	int status;
+	int rc;
 
 	if (faccessat(dirfd, SP_IMAGE_MANIFEST, F_OK, 0) < 0 && errno == ENOENT)
-		return sp_fail(
-		        err, ENOENT,
-		        "%s is not a checkpoint: no %s there (give the directory that was named "
-		        "when it was saved)",
-		        path, SP_IMAGE_MANIFEST);
-	status = sp_record_reader_open(&reader, dirfd, SP_IMAGE_MANIFEST, err);
-	if (status < 0)
+		return sp_fail(err, ENOENT,
+		               "%s is not a checkpoint: no %s there (give the directory that was "
+		               "named when it was saved)",
+		               path, SP_IMAGE_MANIFEST);
+	rc = sp_record_reader_open(&reader, dirfd, SP_IMAGE_MANIFEST, err);
+	if (rc < 0)
 		return sp_error_context(err, "cannot open checkpoint %s", path);
-	status = read_message(&reader, &found, err);
+	rc = read_message(&reader, &found, err);
 	sp_record_reader_close(&reader);
-	if (status < 0)
+	if (rc < 0)
 		return sp_error_context(
 		        err, "%s is not a checkpoint, or is damaged (then use another copy of it)",
 		        path);
-	status = sp_manifest_check(found, path, err);
-	if (status == 0)
-		status = check_file_sizes(dirfd, found, path, err);
-	if (status < 0)
+	rc = sp_manifest_check(found, path, err);
+	if (rc == 0)
+		rc = check_file_sizes(dirfd, found, path, err);
+	if (rc < 0)
 		sealpoint__manifest__free_unpacked(found, NULL);
 	else
 		*manifest = found;
-	return status;
+	return rc;
 }

@@ -15,7 +15,7 @@ void sp_page_batch_clear(struct sp_page_batch *batch)
 	batch->page = 0;
 }
 
-/** The last piece if `piece` goes on where it ends, or NULL. */
+/* The last piece if `piece` goes on where it ends, or NULL. */
 static struct sp_page_piece *piece_before(struct sp_page_batch *batch,
                                           const struct sp_page_piece *piece)
 {
@@ -60,20 +60,20 @@ int sp_page_batch_read(const struct sp_page_batch *batch, struct sp_error *err)
 	for (size_t i = 0; i < batch->piece_count; i++) {
 		const struct sp_page_piece *piece = &batch->pieces[i];
 		size_t size = piece->pages * SP_PAGE_SIZE;
-		int status;
+		int rc;
 
 		if (piece->state != SP_PAGE_DATA)
 			continue;
-		status = piece->source->read(piece->source->context, piece->page * SP_PAGE_SIZE,
-		                             pages, size, err);
-		if (status < 0)
-			return status;
+		rc = piece->source->read(piece->source->context, piece->page * SP_PAGE_SIZE, pages,
+		                         size, err);
+		if (rc < 0)
+			return rc;
 		pages += size;
 	}
 	return 0;
 }
 
-/* --- from pieces to runs --------------------------------------------------------------------- */
+/* --- from pieces to runs --- */
 
 static bool page_is_zero(const uint8_t *page)
 {
@@ -117,7 +117,7 @@ static void append_run(struct sp_page_batch *batch, uint64_t page, uint64_t page
 	batch->page = page + pages;
 }
 
-/** Runs of a DATA piece whose contents begin at `*from`; what is kept moves down to `*to`. */
+/* Runs of a DATA piece whose contents begin at `*from`; what is kept moves down to `*to`. */
 static void sort_out_data(struct sp_page_batch *batch, const struct sp_page_piece *piece,
                           const uint8_t **from, uint8_t **to)
 {

@@ -49,9 +49,10 @@ int sp_frame_check(const struct sp_frame *frame, uint64_t file_size, struct sp_e
 	               frame->offset, frame->pages, frame->size);
 }
 
-/* --- encoding -------------------------------------------------------------------------------- */
+/* --- encoding --- */
 
-/* What zstd takes for inputs of one frame, measured: 0.6 MB at level 1, 1.3 at 3, 9.7 from 13 on.
+/*
+ * What zstd takes for inputs of one frame, measured: 0.6 MB at level 1, 1.3 at 3, 9.7 from 13 on.
  */
 size_t sp_frame_encoder_memory(int level)
 {
@@ -102,7 +103,7 @@ int sp_frame_encode(struct sp_frame_encoder *encoder, const void *pages, struct 
 	return 0;
 }
 
-/* --- decoding -------------------------------------------------------------------------------- */
+/* --- decoding --- */
 
 void sp_frame_decoder_init(struct sp_frame_decoder *decoder)
 {

@@ -44,9 +44,9 @@ static void append_run(struct sp_page_index *index, const struct sp_index_run *r
 	sp_array_append(&index->runs, run);
 }
 
-/* --- one chunk ------------------------------------------------------------------------------- */
+/* --- one chunk --- */
 
-/** Where the decoding of a chunk stands. */
+/* Where the decoding of a chunk stands. */
 struct chunk_cursor {
 	const Sealpoint__PageIndex *chunk;
 	size_t run;          /* the next in the columns */
@@ -108,15 +108,15 @@ static int add_object(struct sp_page_index *index, struct chunk_cursor *cursor, 
                       struct sp_error *err)
 {
 	uint32_t object = cursor->chunk->objects[number];
-	int status;
+	int rc;
 
 	if (object == 0)
 		return sp_fail(err, EBADMSG, "an object has the number 0");
 	cursor->page = 0;
 	for (uint32_t i = 0; i < cursor->chunk->object_runs[number]; i++) {
-		status = add_run(index, cursor, object, err);
-		if (status < 0)
-			return status;
+		rc = add_run(index, cursor, object, err);
+		if (rc < 0)
+			return rc;
 	}
 	return 0;
 }
@@ -131,7 +131,7 @@ static int add_frame(struct sp_page_index *index, const Sealpoint__PageIndex *ch
 	        .pages = (uint16_t)data_pages,
 	        .encoding = (uint8_t)chunk->frame_encoding,
 	};
-	int status;
+	int rc;
 
 	if ((data_pages == 0) != (chunk->frame_size == 0))
 		return sp_fail(err, EBADMSG,
@@ -144,26 +144,26 @@ static int add_frame(struct sp_page_index *index, const Sealpoint__PageIndex *ch
 		               "a frame of %" PRIu64 " bytes in encoding %" PRIu32
 		               ", which cannot be",
 		               chunk->frame_size, chunk->frame_encoding);
-	status = sp_frame_check(&frame, index->file_size, err);
-	if (status == 0)
+	rc = sp_frame_check(&frame, index->file_size, err);
+	if (rc == 0)
 		sp_array_append(&index->frames, &frame);
-	return status;
+	return rc;
 }
 
 int sp_page_index_add(struct sp_page_index *index, const Sealpoint__PageIndex *chunk,
                       struct sp_error *err)
 {
 	struct chunk_cursor cursor = {.chunk = chunk};
-	int status = check_columns(chunk, err);
+	int rc = check_columns(chunk, err);
 
-	for (size_t i = 0; status == 0 && i < chunk->n_objects; i++)
-		status = add_object(index, &cursor, i, err);
-	if (status < 0)
-		return status;
+	for (size_t i = 0; rc == 0 && i < chunk->n_objects; i++)
+		rc = add_object(index, &cursor, i, err);
+	if (rc < 0)
+		return rc;
 	return add_frame(index, chunk, cursor.data_pages, err);
 }
 
-/* --- the whole ------------------------------------------------------------------------------- */
+/* --- the whole --- */
 
 static int check_runs(const struct sp_page_index *index, struct sp_error *err)
 {
@@ -185,7 +185,7 @@ static int compare_extents(const void *left, const void *right)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
-/** Every byte of pages.img belongs to exactly one frame, and so to a checksum. */
+/* Every byte of pages.img belongs to exactly one frame, and so to a checksum. */
 static int check_frames(const struct sp_page_index *index, struct sp_error *err)
 {
 	sp_cleanup_array struct sp_array extents = SP_ARRAY_OF(struct sp_range);
@@ -219,30 +219,30 @@ static int check_frames(const struct sp_page_index *index, struct sp_error *err)
 
 int sp_page_index_complete(struct sp_page_index *index, struct sp_error *err)
 {
-	int status;
+	int rc;
 
 	if (!index->sorted)
 		qsort(index->runs.items, index->runs.count, sizeof(struct sp_index_run),
 		      compare_runs);
 	index->sorted = true;
-	status = check_runs(index, err);
-	return status < 0 ? status : check_frames(index, err);
+	rc = check_runs(index, err);
+	return rc < 0 ? rc : check_frames(index, err);
 }
 
 static int read_chunk(struct sp_page_index *index, const struct sp_record_reader *reader,
                       const struct sp_record *record, struct sp_error *err)
 {
 	ProtobufCMessage *message;
-	int status;
+	int rc;
 
 	if (record->type != SP_RECORD_PAGE_INDEX)
 		return 0;
 	message = sp_record_unpack(reader, record, &sealpoint__page_index__descriptor, err);
 	if (!message)
 		return -EBADMSG;
-	status = sp_page_index_add(index, (const Sealpoint__PageIndex *)message, err);
+	rc = sp_page_index_add(index, (const Sealpoint__PageIndex *)message, err);
 	protobuf_c_message_free_unpacked(message, NULL);
-	if (status < 0)
+	if (rc < 0)
 		return sp_error_context(err, "%s is damaged: the record at offset %" PRIu64,
 		                        reader->name, record->offset);
 	return 0;
@@ -252,17 +252,17 @@ int sp_page_index_read(struct sp_page_index *index, struct sp_record_reader *rea
                        struct sp_error *err)
 {
 	struct sp_record record;
-	int status;
+	int rc;
 
-	while ((status = sp_record_next(reader, &record, err)) > 0) {
-		status = read_chunk(index, reader, &record, err);
-		if (status < 0)
-			return status;
+	while ((rc = sp_record_next(reader, &record, err)) > 0) {
+		rc = read_chunk(index, reader, &record, err);
+		if (rc < 0)
+			return rc;
 	}
-	if (status < 0)
-		return status;
-	status = sp_page_index_complete(index, err);
-	return status < 0 ? sp_error_context(err, "%s is damaged", reader->name) : 0;
+	if (rc < 0)
+		return rc;
+	rc = sp_page_index_complete(index, err);
+	return rc < 0 ? sp_error_context(err, "%s is damaged", reader->name) : 0;
 }
 
 size_t sp_page_index_search(const struct sp_page_index *index, uint32_t object, uint64_t page)

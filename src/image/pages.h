@@ -10,9 +10,9 @@
  * SP_RECORD_PAGE_INDEX records: for runs of pages their state, and for DATA the frame and the place
  * in it; for frames their offset, sizes and checksum.
  *
- * The writer reads pages in the caller's thread, as they are added. A pool of workers finds all-zero pages
- * (DATA becomes ZERO), compresses and writes. Up to 16 MiB may have been read and wait for a worker: that and
- * the compressors are all the memory it takes, whatever is saved.
+ * The writer reads pages in the caller's thread, as they are added. A pool of workers finds
+ * all-zero pages (DATA becomes ZERO), compresses and writes. Up to 16 MiB may have been read and
+ * wait for a worker: that and the compressors are all the memory it takes, whatever is saved.
  */
 #ifndef SEALPOINT_IMAGE_PAGES_H
 #define SEALPOINT_IMAGE_PAGES_H
@@ -72,10 +72,10 @@ uint32_t sp_page_writer_new_object(struct sp_page_writer *writer);
 /** Registers a source; valid until the writer is finished. Returns a handle for add(). */
 uint32_t sp_page_writer_add_source(struct sp_page_writer *writer, struct sp_page_source source);
 /**
- * Adds pages. Ranges of one object must ascend and not overlap; objects may be added in turn. SP_PAGE_DATA
- * pages are read from their source by this or a later call, at the latest by sp_page_writer_drain(); other
- * states need no source. Waits while too much is waiting for the workers. An error of a worker is returned by
- * this or a later call.
+ * Adds pages. Ranges of one object must ascend and not overlap; objects may be added in turn.
+ * SP_PAGE_DATA pages are read from their source by this or a later call, at the latest by
+ * sp_page_writer_drain(); other states need no source. Waits while too much is waiting for the
+ * workers. An error of a worker is returned by this or a later call.
  */
 int sp_page_writer_add(struct sp_page_writer *writer, uint32_t object, struct sp_range range,
                        enum sp_page_state state, uint32_t source, struct sp_error *err);
@@ -87,7 +87,7 @@ int sp_page_writer_finish(struct sp_page_writer *writer, struct sp_page_stats *s
 /** Stops the workers and frees everything; the files stay half written for the caller to remove. */
 void sp_page_writer_abandon(struct sp_page_writer *writer);
 
-/* --- reading --------------------------------------------------------------------------------- */
+/* --- reading --- */
 
 struct sp_page_store;
 
@@ -113,7 +113,8 @@ int sp_page_store_open(struct sp_page_store **store, int dirfd, struct sp_page_s
 void sp_page_store_close(struct sp_page_store *store);
 void sp_page_store_stats(const struct sp_page_store *store, struct sp_page_stats *stats);
 
-/** Calls `visit` for the runs of an object inside `within`, ascending; stops at a non-zero return.
+/**
+ * Calls `visit` for the runs of an object inside `within`, ascending; stops at a non-zero return.
  */
 int sp_page_store_walk(struct sp_page_store *store, uint32_t object, struct sp_range within,
                        int (*visit)(void *context, const struct sp_page_run *run), void *context,
@@ -135,14 +136,15 @@ int sp_page_store_load(struct sp_page_store *store, uint32_t object, struct sp_r
 /** Checks every frame of the store (not of its parent): checksum, sizes, decompression. */
 int sp_page_store_verify(struct sp_page_store *store, struct sp_log *log, struct sp_error *err);
 
-/* --- contents of files (memfd, shared anonymous memory, unlinked files)
- * --------------------------- */
+/* --- contents of files (memfd, shared anonymous memory, unlinked files) --- */
 
-/** Adds the contents of `fd` up to `size` as a new object, holes as HOLE. Duplicates the
- * descriptor. */
+/**
+ * Adds the contents of `fd` up to `size` as a new object, holes as HOLE. Duplicates the descriptor.
+ */
 int sp_content_save(struct sp_page_writer *writer, int fd, uint64_t size, uint32_t *object,
                     struct sp_error *err);
-/** Writes an object's contents into `fd`, a new empty file, and gives it `size`. Holes stay holes.
+/**
+ * Writes an object's contents into `fd`, a new empty file, and gives it `size`. Holes stay holes.
  */
 int sp_content_load(struct sp_page_store *store, uint32_t object, int fd, uint64_t size,
                     struct sp_error *err);

@@ -37,19 +37,19 @@ struct loader {
 	struct load_job *filling;
 };
 
-/* --- workers --------------------------------------------------------------------------------- */
+/* --- workers --- */
 
 static int hand_out(const struct sp_page_sink *sink, const struct load_job *job,
                     const uint8_t *pages, struct sp_error *err)
 {
 	for (size_t i = 0; i < job->part_count; i++) {
 		const struct part *part = &job->parts[i];
-		int status = sink->data(sink->context, part->page * SP_PAGE_SIZE,
-		                        pages + part->place * SP_PAGE_SIZE,
-		                        part->pages * SP_PAGE_SIZE, err);
+		int rc = sink->data(sink->context, part->page * SP_PAGE_SIZE,
+		                    pages + part->place * SP_PAGE_SIZE, part->pages * SP_PAGE_SIZE,
+		                    err);
 
-		if (status < 0)
-			return status;
+		if (rc < 0)
+			return rc;
 	}
 	return 0;
 }
@@ -60,17 +60,17 @@ static int run_load(void *context, unsigned worker, void *work, struct sp_error 
 	struct sp_frame_decoder *decoder = &loader->decoders[worker];
 	const struct load_job *job = work;
 	const uint8_t *pages;
-	int status;
+	int rc;
 
 	if (sp_pool_failed(loader->pool))
 		return 0;
 	if (!decoder->zstd)
 		sp_frame_decoder_init(decoder);
-	status = sp_page_store_frame(job->store, job->frame, decoder, &pages, err);
-	if (status == 0 && loader->sink)
-		status = hand_out(loader->sink, job, pages, err);
+	rc = sp_page_store_frame(job->store, job->frame, decoder, &pages, err);
+	if (rc == 0 && loader->sink)
+		rc = hand_out(loader->sink, job, pages, err);
 	sp_page_store_drop(job->store, job->frame);
-	return status;
+	return rc;
 }
 
 static int loader_start(struct loader *loader, const struct sp_page_sink *sink, unsigned workers,
@@ -100,17 +100,17 @@ static void submit(struct loader *loader)
 
 static int loader_finish(struct loader *loader, struct sp_error *err)
 {
-	int status;
+	int rc;
 
 	submit(loader);
-	status = sp_pool_finish(loader->pool, err);
+	rc = sp_pool_finish(loader->pool, err);
 	for (unsigned i = 0; i < loader->worker_count; i++)
 		sp_frame_decoder_release(&loader->decoders[i]);
 	free(loader->decoders);
-	return status;
+	return rc;
 }
 
-/** The job for a frame: the one that is being filled, or a new one. */
+/* The job for a frame: the one that is being filled, or a new one. */
 static struct load_job *job_for(struct loader *loader, const struct sp_page_store *store,
                                 uint32_t frame)
 {
@@ -125,7 +125,7 @@ static struct load_job *job_for(struct loader *loader, const struct sp_page_stor
 	return loader->filling;
 }
 
-/* --- what is to be loaded -------------------------------------------------------------------- */
+/* --- what is to be loaded --- */
 
 static void add_part(struct loader *loader, const struct sp_resolved *found)
 {
@@ -144,7 +144,7 @@ static void add_part(struct loader *loader, const struct sp_resolved *found)
 		job->parts[job->part_count++] = part;
 }
 
-/** Adds what is still visible, from the youngest store, of one run of an older one. */
+/* Adds what is still visible, from the youngest store, of one run of an older one. */
 static void add_visible(struct loader *loader, struct sp_page_store *youngest,
                         const struct sp_page_store *level, const struct sp_index_run *run,
                         uint64_t page, uint64_t end)
@@ -195,22 +195,21 @@ int sp_page_store_load(struct sp_page_store *store, uint32_t object, struct sp_r
 	struct sp_error own = {0};
 	struct zero_visit visit = {sink, &own};
 	struct loader loader;
-	int status = loader_start(&loader, sink, workers, &own);
+	int rc = loader_start(&loader, sink, workers, &own);
 
-	if (status == 0) {
+	if (rc == 0) {
 		for (struct sp_page_store *level = store; level; level = level->parent)
 			load_level(&loader, store, level, object, within.start / SP_PAGE_SIZE,
 			           within.end / SP_PAGE_SIZE);
 		if (sink->zero)
-			status =
-			        sp_page_store_walk(store, object, within, visit_zero, &visit, &own);
-		if (status < 0)
+			rc = sp_page_store_walk(store, object, within, visit_zero, &visit, &own);
+		if (rc < 0)
 			sp_pool_fail(loader.pool, &own);
-		status = loader_finish(&loader, &own);
+		rc = loader_finish(&loader, &own);
 	}
-	if (status < 0 && err)
+	if (rc < 0 && err)
 		*err = own;
-	return status;
+	return rc;
 }
 
 int sp_page_store_verify(struct sp_page_store *store, struct sp_log *log, struct sp_error *err)
@@ -218,9 +217,9 @@ int sp_page_store_verify(struct sp_page_store *store, struct sp_log *log, struct
 	struct sp_error own = {0};
 	struct loader loader;
 	uint64_t done = 0;
-	int status = loader_start(&loader, NULL, 0, &own);
+	int rc = loader_start(&loader, NULL, 0, &own);
 
-	for (uint32_t i = 0; status == 0 && i < store->index.frames.count; i++) {
+	for (uint32_t i = 0; rc == 0 && i < store->index.frames.count; i++) {
 		const struct sp_frame *frame = sp_array_at(&store->index.frames, i);
 
 		if (sp_pool_failed(loader.pool))
@@ -229,10 +228,10 @@ int sp_page_store_verify(struct sp_page_store *store, struct sp_log *log, struct
 		done += frame->size;
 		sp_progress(log, "verifying", done, store->index.file_size);
 	}
-	if (status == 0)
-		status = loader_finish(&loader, &own);
+	if (rc == 0)
+		rc = loader_finish(&loader, &own);
 	sp_progress_end(log);
-	if (status < 0 && err)
+	if (rc < 0 && err)
 		*err = own;
-	return status;
+	return rc;
 }

@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-/* --- opening --------------------------------------------------------------------------------- */
+/* --- opening --- */
 
 static int map_pages(struct sp_page_store *store, int dirfd, struct sp_error *err)
 {
@@ -44,16 +44,17 @@ static int map_pages(struct sp_page_store *store, int dirfd, struct sp_error *er
 static int read_index(struct sp_page_store *store, int dirfd, struct sp_error *err)
 {
 	struct sp_record_reader reader;
-	int status = sp_record_reader_open(&reader, dirfd, SP_IMAGE_PAGE_INDEX, err);
+	int rc = sp_record_reader_open(&reader, dirfd, SP_IMAGE_PAGE_INDEX, err);
 
-	if (status < 0)
-		return status;
-	status = sp_page_index_read(&store->index, &reader, err);
+	if (rc < 0)
+		return rc;
+	rc = sp_page_index_read(&store->index, &reader, err);
 	sp_record_reader_close(&reader);
-	return status;
+	return rc;
 }
 
-/** Every PARENT page must be known to the parent; as that was checked itself, the chain is whole.
+/*
+ * Every PARENT page must be known to the parent; as that was checked itself, the chain is whole.
  */
 static int check_parent_run(const struct sp_page_store *store, const struct sp_index_run *run,
                             struct sp_error *err)
@@ -97,19 +98,19 @@ int sp_page_store_open(struct sp_page_store **store, int dirfd, struct sp_page_s
                        struct sp_error *err)
 {
 	struct sp_page_store *opened = sp_alloc_zeroed(1, sizeof(*opened));
-	int status;
+	int rc;
 
 	opened->parent = parent;
-	status = map_pages(opened, dirfd, err);
-	if (status == 0)
-		status = read_index(opened, dirfd, err);
-	if (status == 0)
-		status = check_parent_runs(opened, err);
-	if (status < 0)
+	rc = map_pages(opened, dirfd, err);
+	if (rc == 0)
+		rc = read_index(opened, dirfd, err);
+	if (rc == 0)
+		rc = check_parent_runs(opened, err);
+	if (rc < 0)
 		sp_page_store_close(opened);
 	else
 		*store = opened;
-	return status;
+	return rc;
 }
 
 void sp_page_store_close(struct sp_page_store *store)
@@ -140,7 +141,7 @@ void sp_page_store_stats(const struct sp_page_store *store, struct sp_page_stats
 	stats->raw_bytes = stats->pages[SP_PAGE_DATA] * SP_PAGE_SIZE;
 }
 
-/* --- runs ------------------------------------------------------------------------------------ */
+/* --- runs --- */
 
 struct sp_resolved sp_page_store_resolve(struct sp_page_store *store, uint32_t object,
                                          uint64_t page, uint64_t end)
@@ -170,20 +171,20 @@ int sp_page_store_walk(struct sp_page_store *store, uint32_t object, struct sp_r
 	while (page < end) {
 		struct sp_resolved found = sp_page_store_resolve(store, object, page, end);
 		struct sp_page_run run = {{page * SP_PAGE_SIZE, found.end * SP_PAGE_SIZE}, 0};
-		int status = 0;
+		int rc = 0;
 
 		if (found.run) {
 			run.state = (enum sp_page_state)found.run->state;
-			status = visit(context, &run);
+			rc = visit(context, &run);
 		}
-		if (status != 0)
-			return status;
+		if (rc != 0)
+			return rc;
 		page = found.end;
 	}
 	return 0;
 }
 
-/* --- frames ---------------------------------------------------------------------------------- */
+/* --- frames --- */
 
 static struct sp_range frame_extent(const struct sp_frame *frame)
 {
@@ -213,14 +214,14 @@ void sp_page_store_drop(const struct sp_page_store *store, uint32_t number)
 	madvise(store->bytes + extent.start, sp_range_size(extent), MADV_DONTNEED);
 }
 
-/* --- single pieces --------------------------------------------------------------------------- */
+/* --- single pieces --- */
 
-/** Finds the frame in the cache, or puts it in the place that has not been used for longest. */
+/* Finds the frame in the cache, or puts it in the place that has not been used for longest. */
 static int cached_frame(struct sp_page_store *store, const struct sp_page_store *owner,
                         uint32_t frame, const uint8_t **pages, struct sp_error *err)
 {
 	struct sp_cached_frame *place = &store->cache[0];
-	int status;
+	int rc;
 
 	for (size_t i = 0; i < SP_CACHED_FRAMES; i++) {
 		struct sp_cached_frame *cached = &store->cache[i];
@@ -240,23 +241,23 @@ static int cached_frame(struct sp_page_store *store, const struct sp_page_store 
 	place->store = owner;
 	place->frame = frame;
 	place->pages = NULL;
-	status = sp_page_store_frame(owner, frame, &place->decoder, &place->pages, err);
-	if (status < 0) {
+	rc = sp_page_store_frame(owner, frame, &place->decoder, &place->pages, err);
+	if (rc < 0) {
 		place->pages = NULL;
-		return status;
+		return rc;
 	}
 	place->used = ++store->uses;
 	*pages = place->pages;
 	return 0;
 }
 
-/** Copies from pages that have one state. */
+/* Copies from pages that have one state. */
 static int read_piece(struct sp_page_store *store, const struct sp_resolved *found, uint64_t offset,
                       void *buffer, size_t size, struct sp_error *err)
 {
 	const struct sp_index_run *run = found->run;
 	const uint8_t *pages;
-	int status;
+	int rc;
 
 	if (!run || run->state == SP_PAGE_FILE)
 		return sp_fail(err, ENODATA, "the page at %#" PRIx64 " is not in the checkpoint%s",
@@ -265,9 +266,9 @@ static int read_piece(struct sp_page_store *store, const struct sp_resolved *fou
 		memset(buffer, 0, size);
 		return 0;
 	}
-	status = cached_frame(store, found->store, run->frame, &pages, err);
-	if (status < 0)
-		return status;
+	rc = cached_frame(store, found->store, run->frame, &pages, err);
+	if (rc < 0)
+		return rc;
 	memcpy(buffer, pages + run->place * SP_PAGE_SIZE + (offset - run->page * SP_PAGE_SIZE),
 	       size);
 	return 0;
@@ -286,10 +287,10 @@ int sp_page_store_read(struct sp_page_store *store, uint32_t object, uint64_t of
 		        store, object, page, sp_page_up(offset + size) / SP_PAGE_SIZE);
 		uint64_t room = found.end * SP_PAGE_SIZE - offset;
 		size_t piece = size < room ? size : (size_t)room;
-		int status = read_piece(store, &found, offset, buffer, piece, err);
+		int rc = read_piece(store, &found, offset, buffer, piece, err);
 
-		if (status < 0)
-			return status;
+		if (rc < 0)
+			return rc;
 		offset += piece;
 		buffer = (char *)buffer + piece;
 		size -= piece;

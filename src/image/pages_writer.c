@@ -1,11 +1,12 @@
 /*
- * Writing the page store: see pages.h. The caller's thread gathers pieces into batches and reads them;
- * workers compress and write them, each frame at the next free offset of pages.img when it is ready; the
- * chunks of the index are written in the order of the batches. So nothing grows with what is saved.
+ * Writing the page store: see pages.h. The caller's thread gathers pieces into batches and reads
+ * them; workers compress and write them, each frame at the next free offset of pages.img when it is
+ * ready; the chunks of the index are written in the order of the batches. So nothing grows with
+ * what is saved.
  *
- * Reading is an order of magnitude faster than compressing, and it is what a frozen program waits for. The
- * ring of batches is therefore long enough to hold a small program, which can go on after it was read; a
- * large one is read at the speed of the workers.
+ * Reading is an order of magnitude faster than compressing, and it is what a frozen program waits
+ * for. The ring of batches is therefore long enough to hold a small program, which can go on after
+ * it was read; a large one is read at the speed of the workers.
  */
 #include "image/checkpoint.h"
 #include "image/page_batch.h"
@@ -63,9 +64,9 @@ const char *sp_page_state_name(enum sp_page_state state)
 	return (unsigned)state < SP_PAGE_STATES ? names[state] : "unknown";
 }
 
-/* --- what a worker does ---------------------------------------------------------------------- */
+/* --- what a worker does --- */
 
-/**
+/*
  * Takes the next free place of pages.img. Frames are written in about this order. The kernel is not
  * hurried to write them back: that would slow the writes down, which a frozen program may wait for.
  */
@@ -85,13 +86,13 @@ static int write_frame(struct sp_page_writer *writer, struct sp_frame_encoder *e
 {
 	struct sp_frame *frame = &batch->frame;
 	const void *stored;
-	int status = sp_frame_encode(encoder, batch->pages, frame, &stored, err);
+	int rc = sp_frame_encode(encoder, batch->pages, frame, &stored, err);
 
-	if (status < 0)
-		return status;
+	if (rc < 0)
+		return rc;
 	frame->offset = reserve(writer, frame->size);
-	status = sp_pwrite_full(writer->fd, stored, frame->size, (off_t)frame->offset);
-	return status < 0 ? sp_fail_errno(err, -status, "cannot write %s", SP_IMAGE_PAGES) : 0;
+	rc = sp_pwrite_full(writer->fd, stored, frame->size, (off_t)frame->offset);
+	return rc < 0 ? sp_fail_errno(err, -rc, "cannot write %s", SP_IMAGE_PAGES) : 0;
 }
 
 static int run_batch(void *context, unsigned number, void *job, struct sp_error *err)
@@ -121,7 +122,7 @@ static int complete_batch(void *context, void *job, struct sp_error *err)
 	return sp_record_write(&writer->index, SP_RECORD_PAGE_INDEX, &chunk.base, err);
 }
 
-/* --- opening --------------------------------------------------------------------------------- */
+/* --- opening --- */
 
 static int create_files(struct sp_page_writer *writer, int dirfd, struct sp_error *err)
 {
@@ -157,13 +158,13 @@ int sp_page_writer_open(struct sp_page_writer **writer, int dirfd,
                         const struct sp_page_writer_options *options, struct sp_error *err)
 {
 	struct sp_page_writer *opened;
-	int status;
+	int rc;
 
 	if (options->level != SP_COMPRESS_NONE &&
 	    (options->level < ZSTD_minCLevel() || options->level > ZSTD_maxCLevel()))
 		return sp_fail(err, EINVAL,
-		               "there is no compression level %d: use 1 (fast) to %d (small), "
-		               "a negative one for speed, or none",
+		               "there is no compression level %d: use 1 (fast) to %d (small), a "
+		               "negative one for speed, or none",
 		               options->level, ZSTD_maxCLevel());
 	opened = sp_alloc_zeroed(1, sizeof(*opened));
 	opened->fd = -1;
@@ -173,14 +174,14 @@ int sp_page_writer_open(struct sp_page_writer **writer, int dirfd,
 	opened->sources = SP_ARRAY_OF(struct sp_page_source *);
 	pthread_mutex_init(&opened->lock, NULL);
 	opened->buffers = SP_ARRAY_OF(uint8_t *);
-	status = create_files(opened, dirfd, err);
-	if (status == 0)
-		status = start_workers(opened, options, err);
-	if (status < 0)
+	rc = create_files(opened, dirfd, err);
+	if (rc == 0)
+		rc = start_workers(opened, options, err);
+	if (rc < 0)
 		sp_page_writer_abandon(opened);
 	else
 		*writer = opened;
-	return status;
+	return rc;
 }
 
 uint32_t sp_page_writer_new_object(struct sp_page_writer *writer)
@@ -198,9 +199,9 @@ uint32_t sp_page_writer_add_source(struct sp_page_writer *writer, struct sp_page
 	return (uint32_t)writer->sources.count;
 }
 
-/* --- adding ---------------------------------------------------------------------------------- */
+/* --- adding --- */
 
-/** A batch to fill in; one that is used for the first time gets its room for contents. */
+/* A batch to fill in; one that is used for the first time gets its room for contents. */
 static int claim(struct sp_page_writer *writer, struct sp_error *err)
 {
 	struct sp_page_batch *batch = sp_pool_claim(writer->pool);
@@ -216,7 +217,7 @@ static int claim(struct sp_page_writer *writer, struct sp_error *err)
 	return 0;
 }
 
-/** Reads the batch that is being filled, and hands it to the workers. */
+/* Reads the batch that is being filled, and hands it to the workers. */
 static int submit(struct sp_page_writer *writer, struct sp_error *err)
 {
 	struct sp_page_batch *batch = writer->filling;
@@ -256,7 +257,7 @@ static int check_addition(struct sp_page_writer *writer, uint32_t object, struct
 int sp_page_writer_add(struct sp_page_writer *writer, uint32_t object, struct sp_range range,
                        enum sp_page_state state, uint32_t source, struct sp_error *err)
 {
-	int status = check_addition(writer, object, range, state, source, err);
+	int rc = check_addition(writer, object, range, state, source, err);
 	struct sp_page_piece piece = {
 	        .page = range.start / SP_PAGE_SIZE,
 	        .pages = sp_range_size(range) / SP_PAGE_SIZE,
@@ -264,21 +265,21 @@ int sp_page_writer_add(struct sp_page_writer *writer, uint32_t object, struct sp
 	        .state = state,
 	};
 
-	if (status < 0)
-		return status;
+	if (rc < 0)
+		return rc;
 	*(uint64_t *)sp_array_at(&writer->objects, object - 1) = range.end;
 	if (state == SP_PAGE_DATA)
 		piece.source = *(struct sp_page_source **)sp_array_at(&writer->sources, source - 1);
 	while (piece.pages > 0) {
 		uint64_t taken;
 
-		if (!writer->filling && (status = claim(writer, err)) < 0)
-			return status;
+		if (!writer->filling && (rc = claim(writer, err)) < 0)
+			return rc;
 		taken = sp_page_batch_add(writer->filling, &piece);
 		piece.page += taken;
 		piece.pages -= taken;
-		if (piece.pages > 0 && (status = submit(writer, err)) < 0)
-			return status;
+		if (piece.pages > 0 && (rc = submit(writer, err)) < 0)
+			return rc;
 		if (sp_pool_failed(writer->pool))
 			return sp_pool_error(writer->pool, err);
 		if (state == SP_PAGE_DATA) {
@@ -295,7 +296,7 @@ int sp_page_writer_drain(struct sp_page_writer *writer, struct sp_error *err)
 	return submit(writer, err);
 }
 
-/* --- the end --------------------------------------------------------------------------------- */
+/* --- the end --- */
 
 static void release_sources(struct sp_page_writer *writer)
 {
@@ -310,7 +311,7 @@ static void release_sources(struct sp_page_writer *writer)
 	sp_array_release(&writer->sources);
 }
 
-/** Frees the writer, whose pool has ended. */
+/* Frees the writer, whose pool has ended. */
 static void writer_free(struct sp_page_writer *writer)
 {
 	release_sources(writer);
@@ -341,15 +342,15 @@ int sp_page_writer_finish(struct sp_page_writer *writer, struct sp_page_stats *s
                           struct sp_error *err)
 {
 	struct sp_error own = {0};
-	int status = finish_files(writer, &own);
+	int rc = finish_files(writer, &own);
 
 	sp_progress_end(writer->log);
-	if (status < 0 && err)
+	if (rc < 0 && err)
 		*err = own;
-	if (status == 0 && stats)
+	if (rc == 0 && stats)
 		*stats = writer->stats;
 	writer_free(writer);
-	return status;
+	return rc;
 }
 
 void sp_page_writer_abandon(struct sp_page_writer *writer)

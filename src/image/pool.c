@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 #define WORKERS_MAX 16
-/* Jobs waiting for each worker: enough to stay busy while the first of the ring is still running.
+/*
+ * Jobs waiting for each worker: enough to stay busy while the first of the ring is still running.
  */
 #define JOBS_PER_WORKER 3
 
@@ -66,7 +67,7 @@ bool sp_pool_failed(const struct sp_pool *pool)
 	return pool->failed;
 }
 
-/** Completes what is done at the front of the ring. The lock is held. */
+/* Completes what is done at the front of the ring. The lock is held. */
 static void complete_in_order(struct sp_pool *pool)
 {
 	while (pool->first < pool->next && pool->done[pool->first % pool->places]) {
@@ -85,11 +86,11 @@ static void run_next(struct sp_pool *pool, unsigned worker)
 {
 	size_t number = pool->next++;
 	struct sp_error err = {0};
-	int status;
+	int rc;
 
 	pthread_mutex_unlock(&pool->lock);
-	status = pool->work.run(pool->work.context, worker, place_of(pool, number), &err);
-	if (status < 0)
+	rc = pool->work.run(pool->work.context, worker, place_of(pool, number), &err);
+	if (rc < 0)
 		sp_pool_fail(pool, &err);
 	pthread_mutex_lock(&pool->lock);
 	pool->done[number % pool->places] = true;
@@ -123,7 +124,7 @@ static void *worker_main(void *argument)
 	return NULL;
 }
 
-/** Starts one more worker; signals stay the business of the threads that were there before. */
+/* Starts one more worker; signals stay the business of the threads that were there before. */
 static int start_worker(struct sp_pool *pool)
 {
 	struct worker_start *start = sp_alloc(sizeof(*start));
@@ -157,7 +158,7 @@ int sp_pool_start(struct sp_pool **pool, const struct sp_pool_work *work, unsign
                   struct sp_error *err)
 {
 	struct sp_pool *started = sp_alloc_zeroed(1, sizeof(*started));
-	int status;
+	int rc;
 
 	started->work = *work;
 	started->workers = workers < 1 ? 1 : workers > WORKERS_MAX ? WORKERS_MAX : workers;
@@ -168,10 +169,10 @@ int sp_pool_start(struct sp_pool **pool, const struct sp_pool_work *work, unsign
 	pthread_mutex_init(&started->lock, NULL);
 	pthread_cond_init(&started->submitted, NULL);
 	pthread_cond_init(&started->completed, NULL);
-	status = start_worker(started);
-	if (status < 0) {
+	rc = start_worker(started);
+	if (rc < 0) {
 		pool_free(started);
-		return sp_fail_errno(err, -status, "cannot start a worker thread");
+		return sp_fail_errno(err, -rc, "cannot start a worker thread");
 	}
 	*pool = started;
 	return 0;
@@ -199,21 +200,21 @@ void sp_pool_submit(struct sp_pool *pool)
 
 int sp_pool_error(struct sp_pool *pool, struct sp_error *err)
 {
-	int status = 0;
+	int rc = 0;
 
 	pthread_mutex_lock(&pool->lock);
 	if (pool->failed) {
-		status = pool->error.code ? -pool->error.code : -EIO;
+		rc = pool->error.code ? -pool->error.code : -EIO;
 		if (err)
 			*err = pool->error;
 	}
 	pthread_mutex_unlock(&pool->lock);
-	return status;
+	return rc;
 }
 
 int sp_pool_finish(struct sp_pool *pool, struct sp_error *err)
 {
-	int status;
+	int rc;
 
 	pthread_mutex_lock(&pool->lock);
 	pool->ending = true;
@@ -221,7 +222,7 @@ int sp_pool_finish(struct sp_pool *pool, struct sp_error *err)
 	pthread_mutex_unlock(&pool->lock);
 	for (unsigned i = 0; i < pool->started; i++)
 		pthread_join(pool->threads[i], NULL);
-	status = sp_pool_error(pool, err);
+	rc = sp_pool_error(pool, err);
 	pool_free(pool);
-	return status;
+	return rc;
 }

@@ -28,7 +28,7 @@ struct record_header {
 	uint64_t checksum;
 };
 
-/** `type` as it stands in the file. Offset and type are mixed in as seeds, one after the other. */
+/* `type` as it stands in the file. Offset and type are mixed in as seeds, one after the other. */
 static uint64_t record_checksum(uint64_t offset, uint32_t type, const void *payload, size_t size)
 {
 	uint64_t seed = XXH3_64bits_withSeed(&type, sizeof(type), offset);
@@ -36,7 +36,7 @@ static uint64_t record_checksum(uint64_t offset, uint32_t type, const void *payl
 	return XXH3_64bits_withSeed(payload, size, seed);
 }
 
-/* --- writing --------------------------------------------------------------------------------- */
+/* --- writing --- */
 
 int sp_record_writer_open(struct sp_record_writer *writer, int dirfd, const char *name,
                           struct sp_error *err)
@@ -95,7 +95,7 @@ void sp_record_writer_abandon(struct sp_record_writer *writer)
 	writer->file = NULL;
 }
 
-/* --- reading --------------------------------------------------------------------------------- */
+/* --- reading --- */
 
 int sp_record_reader_open(struct sp_record_reader *reader, int dirfd, const char *name,
                           struct sp_error *err)
@@ -149,8 +149,8 @@ int sp_record_next(struct sp_record_reader *reader, struct sp_record *record, st
 	left -= sizeof(header);
 	if (length > left || length > RECORD_SIZE_MAX)
 		return sp_fail(err, EBADMSG,
-		               "%s is cut off or damaged: the record at offset %zu claims "
-		               "%" PRIu32 " bytes, and %zu follow",
+		               "%s is cut off or damaged: the record at offset %zu claims %" PRIu32
+		               " bytes, and %zu follow",
 		               reader->name, reader->position, length, left);
 	if (record_checksum(reader->position, header.type, at + sizeof(header), length) !=
 	    le64toh(header.checksum))

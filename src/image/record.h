@@ -62,7 +62,8 @@ int sp_record_reader_open(struct sp_record_reader *reader, int dirfd, const char
 /** Reads from memory that the caller keeps: what a fuzzer or a socket gives. */
 void sp_record_reader_memory(struct sp_record_reader *reader, const char *name, uint8_t *bytes,
                              size_t size);
-/** Returns 1 and the next record, 0 at the end, or a negative errno. Unknown types are handed out.
+/**
+ * Returns 1 and the next record, 0 at the end, or a negative errno. Unknown types are handed out.
  */
 int sp_record_next(struct sp_record_reader *reader, struct sp_record *record, struct sp_error *err);
 void sp_record_reader_close(struct sp_record_reader *reader);

@@ -22,23 +22,22 @@
 
 enum { IDS = 4, GROUPS_MAX = 65536 };
 
-/* --- saving ------------------------------------------------------------------------------------
- */
+/* --- saving --- */
 
 static int read_identity(const char *status, uint32_t *ids, uint32_t *groups,
                          Sealpoint__Credentials *message, struct sp_error *err)
 {
-	int ret = sp_status_numbers(status, "Uid", ids, IDS, &message->n_uids, err);
+	int rc = sp_status_numbers(status, "Uid", ids, IDS, &message->n_uids, err);
 
-	if (ret == 0)
-		ret = sp_status_numbers(status, "Gid", ids + IDS, IDS, &message->n_gids, err);
-	if (ret == 0)
-		ret = sp_status_numbers(status, "Groups", groups, GROUPS_MAX, &message->n_groups,
-		                        err);
+	if (rc == 0)
+		rc = sp_status_numbers(status, "Gid", ids + IDS, IDS, &message->n_gids, err);
+	if (rc == 0)
+		rc = sp_status_numbers(status, "Groups", groups, GROUPS_MAX, &message->n_groups,
+		                       err);
 	message->uids = ids;
 	message->gids = ids + IDS;
 	message->groups = groups;
-	return ret;
+	return rc;
 }
 
 static int read_capabilities(const char *status, Sealpoint__Credentials *message,
@@ -54,10 +53,10 @@ static int read_capabilities(const char *status, Sealpoint__Credentials *message
 	};
 
 	for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
-		int ret = sp_status_number(status, sets[i].name, 16, sets[i].set, err);
+		int rc = sp_status_number(status, sets[i].name, 16, sets[i].set, err);
 
-		if (ret < 0)
-			return ret;
+		if (rc < 0)
+			return rc;
 	}
 	return 0;
 }
@@ -67,19 +66,19 @@ static int read_settings(struct sp_remote *remote, Sealpoint__Credentials *messa
 {
 	size_t securebits;
 	remote_addr room;
-	int signal = 0, ret;
+	int signal = 0, rc;
 
 	sp_batch_begin(remote);
 	room = sp_batch_room(remote, sizeof(signal));
-	securebits = sp_batch_call(remote, "read the securebits", __NR_prctl, PR_GET_SECUREBITS, 0,
+	securebits = sp_batch_call(remote, "read the securebits", SYS_prctl, PR_GET_SECUREBITS, 0,
 	                           0, 0, 0, 0);
-	sp_batch_call(remote, "read the parent-death signal", __NR_prctl, PR_GET_PDEATHSIG, room, 0,
+	sp_batch_call(remote, "read the parent-death signal", SYS_prctl, PR_GET_PDEATHSIG, room, 0,
 	              0, 0, 0);
-	ret = sp_batch_run(remote, err);
-	if (ret == 0)
-		ret = sp_batch_read(remote, room, &signal, sizeof(signal), err);
-	if (ret < 0)
-		return ret;
+	rc = sp_batch_run(remote, err);
+	if (rc == 0)
+		rc = sp_batch_read(remote, room, &signal, sizeof(signal), err);
+	if (rc < 0)
+		return rc;
 	message->securebits = (uint32_t)sp_batch_result(remote, securebits);
 	message->parent_death_signal = (uint32_t)signal;
 	return 0;
@@ -96,30 +95,29 @@ static int read_all(const char *status, struct sp_remote *remote, struct credent
                     struct sp_error *err)
 {
 	Sealpoint__Credentials *message = &credentials->message;
-	int ret;
+	int rc;
 
 	sealpoint__credentials__init(message);
-	ret = read_identity(status, credentials->ids, credentials->groups, message, err);
-	if (ret == 0)
-		ret = read_capabilities(status, message, err);
-	if (ret == 0)
-		ret = read_settings(remote, message, err);
+	rc = read_identity(status, credentials->ids, credentials->groups, message, err);
+	if (rc == 0)
+		rc = read_capabilities(status, message, err);
+	if (rc == 0)
+		rc = read_settings(remote, message, err);
 	message->no_new_privileges = sp_status_is(status, "NoNewPrivs", "1");
-	return ret;
+	return rc;
 }
 
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
 {
 	sp_cleanup_free struct credentials *own = sp_alloc(sizeof(*own));
-	int ret = read_all(saver->status, saver->remote, own, err);
+	int rc = read_all(saver->status, saver->remote, own, err);
 
-	if (ret == 0)
+	if (rc == 0)
 		sp_blob_pack(body, &own->message.base);
-	return ret;
+	return rc;
 }
 
-/* --- rebuilding ---------------------------------------------------------------------------------
- */
+/* --- rebuilding --- */
 
 static Sealpoint__Credentials *unpack(ProtobufCBinaryData body, struct sp_error *err)
 {
@@ -146,7 +144,7 @@ static void add_capset(struct sp_remote *remote, const char *label, uint64_t inh
 		        .permitted = (uint32_t)(permitted >> 32 * i),
 		        .effective = (uint32_t)(effective >> 32 * i),
 		};
-	sp_batch_call(remote, label, __NR_capset, sp_batch_put(remote, &header, sizeof(header)),
+	sp_batch_call(remote, label, SYS_capset, sp_batch_put(remote, &header, sizeof(header)),
 	              sp_batch_put(remote, sets, sizeof(sets)), 0, 0, 0, 0);
 }
 
@@ -155,32 +153,32 @@ static void add_identity(struct sp_remote *remote, const Sealpoint__Credentials 
 	const uint32_t *uids = message->uids, *gids = message->gids;
 
 	sp_batch_call(
-	        remote, "set the groups", __NR_setgroups, message->n_groups,
+	        remote, "set the groups", SYS_setgroups, message->n_groups,
 	        sp_batch_put(remote, message->groups, message->n_groups * sizeof(*message->groups)),
 	        0, 0, 0, 0);
-	sp_batch_call(remote, "set the group ids", __NR_setresgid, gids[0], gids[1], gids[2], 0, 0,
+	sp_batch_call(remote, "set the group ids", SYS_setresgid, gids[0], gids[1], gids[2], 0, 0,
 	              0);
-	sp_batch_call(remote, "set the file system group", __NR_setfsgid, gids[3], 0, 0, 0, 0, 0);
-	sp_batch_call(remote, "set the user ids", __NR_setresuid, uids[0], uids[1], uids[2], 0, 0,
+	sp_batch_call(remote, "set the file system group", SYS_setfsgid, gids[3], 0, 0, 0, 0, 0);
+	sp_batch_call(remote, "set the user ids", SYS_setresuid, uids[0], uids[1], uids[2], 0, 0,
 	              0);
-	sp_batch_call(remote, "set the file system user", __NR_setfsuid, uids[3], 0, 0, 0, 0, 0);
+	sp_batch_call(remote, "set the file system user", SYS_setfsuid, uids[3], 0, 0, 0, 0, 0);
 }
 
 static void add_bounding(struct sp_remote *remote, uint64_t drop)
 {
 	for (unsigned i = 0; i < 64; i++)
 		if (drop >> i & 1)
-			sp_batch_call(remote, "shrink the capability bounding set", __NR_prctl,
+			sp_batch_call(remote, "shrink the capability bounding set", SYS_prctl,
 			              PR_CAPBSET_DROP, i, 0, 0, 0, 0);
 }
 
 static void add_ambient(struct sp_remote *remote, uint64_t ambient)
 {
-	sp_batch_call(remote, "clear the ambient capabilities", __NR_prctl, PR_CAP_AMBIENT,
+	sp_batch_call(remote, "clear the ambient capabilities", SYS_prctl, PR_CAP_AMBIENT,
 	              PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0, 0);
 	for (unsigned i = 0; i < 64; i++)
 		if (ambient >> i & 1)
-			sp_batch_call(remote, "raise an ambient capability", __NR_prctl,
+			sp_batch_call(remote, "raise an ambient capability", SYS_prctl,
 			              PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, i, 0, 0, 0);
 }
 
@@ -220,14 +218,14 @@ static bool is_already(Sealpoint__Credentials *stub, const Sealpoint__Credential
 static void add_change(struct sp_remote *remote, const Sealpoint__Credentials *stub,
                        const Sealpoint__Credentials *message)
 {
-	sp_batch_call(remote, "keep the capabilities for now", __NR_prctl, PR_SET_SECUREBITS,
+	sp_batch_call(remote, "keep the capabilities for now", SYS_prctl, PR_SET_SECUREBITS,
 	              SECBIT_NO_SETUID_FIXUP, 0, 0, 0, 0);
 	add_identity(remote, message);
 	add_capset(remote, "set the inheritable capabilities", message->inheritable,
 	           stub->permitted, stub->permitted);
 	add_bounding(remote, stub->bounding & ~message->bounding);
 	add_ambient(remote, message->ambient);
-	sp_batch_call(remote, "set the securebits", __NR_prctl, PR_SET_SECUREBITS,
+	sp_batch_call(remote, "set the securebits", SYS_prctl, PR_SET_SECUREBITS,
 	              message->securebits, 0, 0, 0, 0);
 	add_capset(remote, "set the capabilities", message->inheritable, message->permitted,
 	           message->effective);
@@ -239,30 +237,29 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	sp_cleanup_message Sealpoint__Credentials *message = unpack(body, err);
 	struct sp_remote *remote = builder->remote;
 	sp_cleanup_free char *status = NULL;
-	int ret;
+	int rc;
 
 	if (!message)
 		return -EBADMSG;
-	ret = sp_status_read((pid_t)builder->process->pid, (pid_t)builder->thread->tid, &status,
-	                     err);
-	if (ret == 0)
-		ret = read_all(status, remote, stub, err);
-	if (ret < 0)
-		return ret;
+	rc = sp_status_read((pid_t)builder->process->pid, (pid_t)builder->thread->tid, &status,
+	                    err);
+	if (rc == 0)
+		rc = read_all(status, remote, stub, err);
+	if (rc < 0)
+		return rc;
 	warn_of_losses(builder, &stub->message, message);
 	sp_batch_begin(remote);
 	if (!is_already(&stub->message, message, body))
 		add_change(remote, &stub->message, message);
 	if (message->no_new_privileges)
-		sp_batch_call(remote, "set no_new_privs", __NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0,
+		sp_batch_call(remote, "set no_new_privs", SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0,
 		              0, 0);
-	sp_batch_call(remote, "set the parent-death signal", __NR_prctl, PR_SET_PDEATHSIG,
+	sp_batch_call(remote, "set the parent-death signal", SYS_prctl, PR_SET_PDEATHSIG,
 	              message->parent_death_signal, 0, 0, 0, 0);
 	return sp_batch_run(remote, err);
 }
 
-/* --- before and after ----------------------------------------------------------------------------
- */
+/* --- before and after --- */
 
 static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData body,
                  struct sp_error *err)

@@ -18,10 +18,10 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 {
 	Sealpoint__Directory message = SEALPOINT__DIRECTORY__INIT;
 	sp_cleanup_free char *path = NULL;
-	int result = sp_file_path_find(file, &path, err);
+	int rc = sp_file_path_find(file, &path, err);
 
-	if (result)
-		return result;
+	if (rc)
+		return rc;
 	message.path = path;
 	message.position = file->position;
 	sp_blob_pack(body, &message.base);

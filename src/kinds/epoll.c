@@ -37,8 +37,7 @@ static bool epoll_claims(const struct sp_open_file *file)
 	return !strcmp(file->link, "anon_inode:[eventpoll]");
 }
 
-/* --- saving ------------------------------------------------------------------------------------
- */
+/* --- saving --- */
 
 /* An item as a line of fdinfo tells it. */
 struct item {
@@ -75,7 +74,7 @@ static int number_is_current(const struct sp_open_file *epoll, const struct sp_o
 		return 0;
 	if (S_ISSOCK(file->stat.st_mode))
 		return 1;
-	result = syscall(__NR_kcmp, epoll->pid, epoll->pid, KCMP_EPOLL_TFD, item->number, &slot);
+	result = syscall(SYS_kcmp, epoll->pid, epoll->pid, KCMP_EPOLL_TFD, item->number, &slot);
 	return result < 0 ? -errno : result == 0;
 }
 
@@ -90,12 +89,11 @@ static int save_item(struct sp_file_saver *saver, const struct sp_open_file *epo
 		return sp_fail_errno(err, -current, "compare what it watches by number %d",
 		                     item->number);
 	if (!current)
-		return sp_fail(
-		        err, EOPNOTSUPP,
-		        "it watches a file that was added as descriptor %d, which is %s by now, "
-		        "although something keeps the file open; let the program remove it "
-		        "(EPOLL_CTL_DEL) before it closes the descriptor",
-		        item->number, file ? "another file" : "closed");
+		return sp_fail(err, EOPNOTSUPP,
+		               "it watches a file that was added as descriptor %d, which is %s by "
+		               "now, although something keeps the file open; let the program "
+		               "remove it (EPOLL_CTL_DEL) before it closes the descriptor",
+		               item->number, file ? "another file" : "closed");
 	sealpoint__epoll_item__init(saved);
 	saved->number = (uint32_t)item->number;
 	saved->file = file->id;
@@ -120,7 +118,8 @@ static int compare_numbers(const void *a, const void *b)
 	return (one->number > other->number) - (one->number < other->number);
 }
 
-/* Of two items with one number at least one is of another file: kcmp(2) would answer for the first.
+/*
+ * Of two items with one number at least one is of another file: kcmp(2) would answer for the first.
  */
 static int check_numbers(const struct sp_array *sorted, struct sp_error *err)
 {
@@ -164,8 +163,7 @@ static int epoll_save(struct sp_file_saver *saver, const struct sp_open_file *fi
 	return 0;
 }
 
-/* --- rebuilding --------------------------------------------------------------------------------
- */
+/* --- rebuilding --- */
 
 static int epoll_open(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
                       struct sp_error *err)
@@ -181,7 +179,8 @@ static bool is_disarmed(const Sealpoint__EpollItem *item)
 	return (item->events & EPOLLONESHOT) && !(item->events & ~(uint32_t)MODES);
 }
 
-/* Lets the process add all items that are disarmed, or all that are not. Returns how many it were.
+/*
+ * Lets the process add all items that are disarmed, or all that are not. Returns how many it were.
  */
 static int add_items(struct sp_file_builder *builder, uint64_t epoll_number,
                      const Sealpoint__Epoll *message, bool disarmed, struct sp_error *err)
@@ -203,7 +202,7 @@ static int add_items(struct sp_file_builder *builder, uint64_t epoll_number,
 				return -err->code;
 			sp_batch_begin(remote);
 		}
-		sp_batch_call(remote, "add to the epoll set", __NR_epoll_ctl, epoll_number,
+		sp_batch_call(remote, "add to the epoll set", SYS_epoll_ctl, epoll_number,
 		              EPOLL_CTL_ADD, item->number,
 		              sp_batch_put(remote, &event, sizeof(event)), 0, 0);
 		added++;

@@ -35,8 +35,7 @@ static const Sealpoint__Descriptor *descriptor_at(const struct sp_file_builder *
 	return *(const Sealpoint__Descriptor *const *)sp_array_at(&builder->descriptors, index);
 }
 
-/* --- what the checkpoint wants -----------------------------------------------------------------
- */
+/* --- what the checkpoint wants --- */
 
 static int compare_numbers(uint32_t a, uint32_t b)
 {
@@ -86,7 +85,7 @@ int sp_file_builder_init(struct sp_file_builder *builder, const struct sp_checkp
                          const struct sp_kind_options *options, struct sp_log *log,
                          struct sp_error *err)
 {
-	int result;
+	int rc;
 
 	*builder = (struct sp_file_builder){
 	        .checkpoint = checkpoint,
@@ -100,11 +99,11 @@ int sp_file_builder_init(struct sp_file_builder *builder, const struct sp_checkp
 	builder->numbers = sp_alloc((file_count(builder) + 1) * sizeof(int));
 	for (size_t id = 0; id <= file_count(builder); id++)
 		builder->fds[id] = builder->numbers[id] = -1;
-	result = list_descriptors(builder, err);
-	if (!result)
-		result = sp_raise_descriptor_limit(
-		        sp_parking_size(&builder->parking, OWN_DESCRIPTORS), err);
-	return result;
+	rc = list_descriptors(builder, err);
+	if (!rc)
+		rc = sp_raise_descriptor_limit(sp_parking_size(&builder->parking, OWN_DESCRIPTORS),
+		                               err);
+	return rc;
 }
 
 void sp_file_builder_complete(struct sp_file_builder *builder)
@@ -135,8 +134,7 @@ void sp_file_builder_made(struct sp_file_builder *builder, const char *path)
 	*(char **)sp_array_push(&builder->undo) = sp_strdup(path);
 }
 
-/* --- errors that name the file -----------------------------------------------------------------
- */
+/* --- errors that name the file --- */
 
 /* Finds a descriptor by which a person knows the file. */
 static const Sealpoint__Descriptor *some_descriptor(const struct sp_file_builder *builder,
@@ -165,8 +163,7 @@ static int name_file(const struct sp_file_builder *builder, const Sealpoint__Ope
 	                        kind ? kind->title : file->kind, *text ? " " : "", text);
 }
 
-/* --- checking ----------------------------------------------------------------------------------
- */
+/* --- checking --- */
 
 static int check_file(const struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
                       struct sp_error *err)
@@ -174,11 +171,10 @@ static int check_file(const struct sp_file_builder *builder, const Sealpoint__Op
 	const struct sp_file_kind *kind = sp_file_kind_by_name(file->kind);
 
 	if (!kind)
-		return sp_fail(
-		        err, EOPNOTSUPP,
-		        "this version of sealpoint does not know the kind \"%s\": restore with "
-		        "the version that wrote the checkpoint, or a newer one",
-		        file->kind);
+		return sp_fail(err, EOPNOTSUPP,
+		               "this version of sealpoint does not know the kind \"%s\": restore "
+		               "with the version that wrote the checkpoint, or a newer one",
+		               file->kind);
 	if (file->same_inode >= file->id)
 		return sp_fail(err, EBADMSG, "the image's record of it is damaged");
 	return kind->check ? kind->check(builder->checkpoint, file, err) : 0;
@@ -192,8 +188,7 @@ int sp_files_check(struct sp_file_builder *builder, struct sp_error *err)
 	return 0;
 }
 
-/* --- opening -----------------------------------------------------------------------------------
- */
+/* --- opening --- */
 
 int sp_file_reopen(int fd, int flags, struct sp_error *err)
 {
@@ -220,13 +215,13 @@ static int open_file(struct sp_file_builder *builder, const Sealpoint__OpenFile 
                      struct sp_error *err)
 {
 	const struct sp_file_kind *kind = sp_file_kind_by_name(file->kind);
-	int result = 0;
+	int rc = 0;
 
 	if (builder->fds[file->id] < 0)
-		result = kind->open(builder, file, &builder->fds[file->id], err);
-	if (!result)
-		result = sp_parking_park(&builder->parking, file->id, &builder->fds[file->id], err);
-	return result ? result : set_status_flags(builder->fds[file->id], (int)file->flags, err);
+		rc = kind->open(builder, file, &builder->fds[file->id], err);
+	if (!rc)
+		rc = sp_parking_park(&builder->parking, file->id, &builder->fds[file->id], err);
+	return rc ? rc : set_status_flags(builder->fds[file->id], (int)file->flags, err);
 }
 
 int sp_files_open(struct sp_file_builder *builder, struct sp_error *err)
@@ -237,8 +232,7 @@ int sp_files_open(struct sp_file_builder *builder, struct sp_error *err)
 	return 0;
 }
 
-/* --- placing -----------------------------------------------------------------------------------
- */
+/* --- placing --- */
 
 static bool belongs_to(const struct sp_file_builder *builder, size_t index, pid_t pid)
 {
@@ -248,20 +242,20 @@ static bool belongs_to(const struct sp_file_builder *builder, size_t index, pid_
 /* Runs the batch when it is full, and begins a new one. */
 static int make_way(struct sp_remote *remote, struct sp_error *err)
 {
-	int result = 0;
+	int rc = 0;
 
 	if (sp_batch_nearly_full(remote)) {
-		result = sp_batch_run(remote, err);
+		rc = sp_batch_run(remote, err);
 		sp_batch_begin(remote);
 	}
-	return result;
+	return rc;
 }
 
 static void close_between(struct sp_remote *remote, uint64_t first, uint64_t last)
 {
 	if (first <= last)
-		sp_batch_call(remote, "close sealpoint's descriptors", __NR_close_range, first,
-		              last, 0, 0, 0, 0);
+		sp_batch_call(remote, "close sealpoint's descriptors", SYS_close_range, first, last,
+		              0, 0, 0, 0);
 }
 
 static void put_in_place(const struct sp_file_builder *builder, struct sp_remote *remote,
@@ -270,10 +264,10 @@ static void put_in_place(const struct sp_file_builder *builder, struct sp_remote
 	uint64_t fd = (uint64_t)builder->fds[descriptor->file];
 
 	if (fd == descriptor->number)
-		sp_batch_call(remote, "set close-on-exec", __NR_fcntl, fd, F_SETFD,
+		sp_batch_call(remote, "set close-on-exec", SYS_fcntl, fd, F_SETFD,
 		              descriptor->close_on_exec ? FD_CLOEXEC : 0, 0, 0, 0);
 	else
-		sp_batch_call(remote, "put a descriptor in its place", __NR_dup3, fd,
+		sp_batch_call(remote, "put a descriptor in its place", SYS_dup3, fd,
 		              descriptor->number, descriptor->close_on_exec ? O_CLOEXEC : 0, 0, 0,
 		              0);
 }
@@ -282,35 +276,33 @@ int sp_files_place(struct sp_file_builder *builder, struct sp_remote *remote, pi
                    struct sp_error *err)
 {
 	uint64_t next = 0; /* the lowest number that has not been dealt with */
-	int result = 0;
+	int rc = 0;
 
 	sp_batch_begin(remote);
-	for (size_t i = 0; i < builder->descriptors.count && !result; i++) {
+	for (size_t i = 0; i < builder->descriptors.count && !rc; i++) {
 		const Sealpoint__Descriptor *descriptor = descriptor_at(builder, i);
 
 		if (!belongs_to(builder, i, pid))
 			continue;
 		put_in_place(builder, remote, descriptor);
-		result = make_way(remote, err);
+		rc = make_way(remote, err);
 	}
 	/* Only now: the parked ones lie in the gaps. */
-	for (size_t i = 0; i < builder->descriptors.count && !result; i++) {
+	for (size_t i = 0; i < builder->descriptors.count && !rc; i++) {
 		if (!belongs_to(builder, i, pid))
 			continue;
 		if (descriptor_at(builder, i)->number > next)
 			close_between(remote, next, descriptor_at(builder, i)->number - 1);
 		next = descriptor_at(builder, i)->number + 1ULL;
-		result = make_way(remote, err);
+		rc = make_way(remote, err);
 	}
 	close_between(remote, next, UINT_MAX);
-	if (!result)
-		result = sp_batch_run(remote, err);
-	return result ? sp_error_context(err, "cannot place the descriptors of process %d", pid)
-	              : 0;
+	if (!rc)
+		rc = sp_batch_run(remote, err);
+	return rc ? sp_error_context(err, "cannot place the descriptors of process %d", pid) : 0;
 }
 
-/* --- settling ----------------------------------------------------------------------------------
- */
+/* --- settling --- */
 
 /* Fills in builder->numbers, and who settles what belongs to the open file as a whole. */
 static void find_numbers(struct sp_file_builder *builder, pid_t *settler)
@@ -339,7 +331,7 @@ static int settle_async(struct sp_file_builder *builder, const Sealpoint__OpenFi
 	if (!(file->flags & O_ASYNC) || file->flags & O_PATH)
 		return 0;
 	sp_batch_begin(builder->remote);
-	return sp_remote_call(builder->remote, NULL, err, "set O_ASYNC", __NR_fcntl,
+	return sp_remote_call(builder->remote, NULL, err, "set O_ASYNC", SYS_fcntl,
 	                      (uint64_t)builder->numbers[file->id], F_SETFL,
 	                      (uint64_t)(unsigned)(now | O_ASYNC), 0, 0, 0);
 }
@@ -348,37 +340,37 @@ static int settle_whole(struct sp_file_builder *builder, const Sealpoint__OpenFi
                         struct sp_error *err)
 {
 	const struct sp_file_kind *kind = sp_file_kind_by_name(file->kind);
-	int result = 0;
+	int rc = 0;
 
 	if (file->owner)
-		result = sp_file_owner_set(builder->fds[file->id], file->owner, err);
-	if (!result && builder->numbers[file->id] >= 0)
-		result = settle_async(builder, file, err);
-	if (!result && kind->settle)
-		result = kind->settle(builder, file, err);
-	return result;
+		rc = sp_file_owner_set(builder->fds[file->id], file->owner, err);
+	if (!rc && builder->numbers[file->id] >= 0)
+		rc = settle_async(builder, file, err);
+	if (!rc && kind->settle)
+		rc = kind->settle(builder, file, err);
+	return rc;
 }
 
 int sp_files_settle(struct sp_file_builder *builder, struct sp_remote *remote, pid_t pid,
                     struct sp_error *err)
 {
 	sp_cleanup_free pid_t *settler = sp_alloc((file_count(builder) + 1) * sizeof(pid_t));
-	int result = 0;
+	int rc = 0;
 
 	builder->remote = remote;
 	builder->pid = pid;
 	find_numbers(builder, settler);
-	for (size_t i = 0; i < file_count(builder) && !result; i++) {
+	for (size_t i = 0; i < file_count(builder) && !rc; i++) {
 		const Sealpoint__OpenFile *file = file_at(builder, i);
 		bool whole = settler[file->id] == pid;
 
 		if (whole)
-			result = settle_whole(builder, file, err);
-		if (!result)
-			result = sp_file_locks_take(builder, file, whole, err);
-		if (result)
+			rc = settle_whole(builder, file, err);
+		if (!rc)
+			rc = sp_file_locks_take(builder, file, whole, err);
+		if (rc)
 			name_file(builder, file, err);
 	}
 	builder->remote = NULL;
-	return result;
+	return rc;
 }

@@ -32,8 +32,7 @@ int sp_files_place(struct sp_file_builder *builder, struct sp_remote *remote, pi
 int sp_files_settle(struct sp_file_builder *builder, struct sp_remote *remote, pid_t pid,
                     struct sp_error *err);
 
-/* --- for kinds ---------------------------------------------------------------------------------
- */
+/* --- for kinds --- */
 
 /** `path` was made by this restore: it is unlinked if the restore fails. */
 void sp_file_builder_made(struct sp_file_builder *builder, const char *path);

@@ -11,8 +11,7 @@
 #include <sys/file.h>
 #include <sys/syscall.h>
 
-/* --- reading -----------------------------------------------------------------------------------
- */
+/* --- reading --- */
 
 static const struct lock_name {
 	const char *name;
@@ -31,7 +30,7 @@ static const struct lock_name *find_name(const char *name)
 	return NULL;
 }
 
-/* "1: POSIX  ADVISORY  WRITE 4242 08:01:131 0 EOF", the format of /proc/locks (proc_locks(5)). */
+/* "1: POSIX ADVISORY WRITE 4242 08:01:131 0 EOF", the format of /proc/locks (proc_locks(5)). */
 static int parse_lock(struct sp_file_lock *lock, pid_t pid, const char *line, struct sp_error *err)
 {
 	const struct lock_name *name;
@@ -43,11 +42,10 @@ static int parse_lock(struct sp_file_lock *lock, pid_t pid, const char *line, st
 		               (int)strcspn(line, "\n"), line);
 	name = find_name(kind);
 	if (!name)
-		return sp_fail(
-		        err, EOPNOTSUPP,
-		        "it has a file lease (%.*s): sealpoint cannot save leases; let the program "
-		        "give it up before the dump (fcntl F_SETLEASE, F_UNLCK)",
-		        (int)strcspn(line, "\n"), line);
+		return sp_fail(err, EOPNOTSUPP,
+		               "it has a file lease (%.*s): sealpoint cannot save leases; let the "
+		               "program give it up before the dump (fcntl F_SETLEASE, F_UNLCK)",
+		               (int)strcspn(line, "\n"), line);
 	lock->type = name->type;
 	lock->pid = name->type == SEALPOINT__FILE_LOCK__TYPE__POSIX ? pid : 0;
 	lock->exclusive = !strcmp(mode, "WRITE");
@@ -62,18 +60,17 @@ int sp_file_locks_read(struct sp_array *locks, uint32_t file, pid_t pid, const c
 	for (const char *line = sp_fdinfo_find(fdinfo, "lock:"); line;
 	     line = sp_fdinfo_find(line, "lock:")) {
 		struct sp_file_lock lock = {.file = file};
-		int result = parse_lock(&lock, pid, line, err);
+		int rc = parse_lock(&lock, pid, line, err);
 
-		if (result)
-			return result;
+		if (rc)
+			return rc;
 		if (first_holder || lock.type == SEALPOINT__FILE_LOCK__TYPE__POSIX)
 			sp_array_append(locks, &lock);
 	}
 	return 0;
 }
 
-/* --- taking them again -------------------------------------------------------------------------
- */
+/* --- taking them again --- */
 
 static struct flock record_lock(const Sealpoint__FileLock *lock)
 {
@@ -91,20 +88,20 @@ static int take_posix(struct sp_file_builder *builder, const Sealpoint__OpenFile
 
 	sp_batch_begin(builder->remote);
 	address = sp_batch_put(builder->remote, &record, sizeof(record));
-	return sp_remote_try(builder->remote, result, err, "take a file lock", __NR_fcntl,
+	return sp_remote_try(builder->remote, result, err, "take a file lock", SYS_fcntl,
 	                     (uint64_t)builder->numbers[file->id], F_SETLK, address, 0, 0, 0);
 }
 
 static int64_t take_own(int fd, const Sealpoint__FileLock *lock)
 {
 	struct flock record = record_lock(lock);
-	int result;
+	int rc;
 
 	if (lock->type == SEALPOINT__FILE_LOCK__TYPE__OFD)
-		result = fcntl(fd, F_OFD_SETLK, &record);
+		rc = fcntl(fd, F_OFD_SETLK, &record);
 	else
-		result = flock(fd, (lock->exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB);
-	return result ? -errno : 0;
+		rc = flock(fd, (lock->exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB);
+	return rc ? -errno : 0;
 }
 
 static int refuse_lock(const Sealpoint__FileLock *lock, int64_t code, struct sp_error *err)

@@ -60,27 +60,27 @@ int sp_file_owner_save(const struct sp_open_file *file, Sealpoint__FileOwner *ow
  */
 static int set_owner_as(int fd, const struct f_owner_ex *who, uid_t uid, uid_t euid)
 {
-	int result;
+	int rc;
 
 	if (syscall(SYS_setresuid, uid, euid, 0))
 		return -errno;
-	result = fcntl(fd, F_SETOWN_EX, who) ? -errno : 0;
+	rc = fcntl(fd, F_SETOWN_EX, who) ? -errno : 0;
 	if (syscall(SYS_setresuid, 0, 0, 0))
-		result = -errno;
-	return result;
+		rc = -errno;
+	return rc;
 }
 
 int sp_file_owner_set(int fd, const Sealpoint__FileOwner *owner, struct sp_error *err)
 {
 	const struct f_owner_ex who = {.type = (int)owner->type, .pid = (pid_t)owner->id};
-	int result = 0;
+	int rc = 0;
 
 	if (who.pid)
-		result = set_owner_as(fd, &who, owner->uid, owner->euid);
-	if (!result && owner->signal && fcntl(fd, F_SETSIG, (int)owner->signal))
-		result = -errno;
-	if (result)
-		return sp_fail_errno(err, -result, "cannot give it its owner, process %d, again",
+		rc = set_owner_as(fd, &who, owner->uid, owner->euid);
+	if (!rc && owner->signal && fcntl(fd, F_SETSIG, (int)owner->signal))
+		rc = -errno;
+	if (rc)
+		return sp_fail_errno(err, -rc, "cannot give it its owner, process %d, again",
 		                     who.pid);
 	return 0;
 }

@@ -11,8 +11,10 @@
 #define F_GETOWNER_UIDS 17 /* from linux/fcntl.h, which does not go together with fcntl.h */
 #endif
 
-/** Fills in the owner of an open file. `present` is false if it has none and the signal is the
- * default. */
+/**
+ * Fills in the owner of an open file. `present` is false if it has none and the signal is the
+ * default.
+ */
 int sp_file_owner_save(const struct sp_open_file *file, Sealpoint__FileOwner *owner, bool *present,
                        struct sp_error *err);
 /** Sets the owner of sealpoint's descriptor `fd`; the owning process must exist. */

@@ -33,8 +33,7 @@ const char *sp_file_type_title(mode_t mode)
 	}
 }
 
-/* --- dump --------------------------------------------------------------------------------------
- */
+/* --- dump --- */
 
 static bool ends_as_deleted(const char *link)
 {
@@ -92,21 +91,18 @@ static char *find_sibling(const char *path, const struct sp_open_file *file)
 static int refuse_lost(const struct sp_open_file *file, const char *path, struct sp_error *err)
 {
 	if (!ends_as_deleted(file->link))
-		return sp_fail(
-		        err, EOPNOTSUPP,
-		        "its path leads to another file now, something has been mounted over it: "
-		        "take that mount away before the dump");
+		return sp_fail(err, EOPNOTSUPP,
+		               "its path leads to another file now, something has been mounted "
+		               "over it: take that mount away before the dump");
 	if (S_ISREG(file->stat.st_mode) && file->stat.st_nlink > 0 && file->number >= 0)
 		return sp_fail(err, EOPNOTSUPP,
 		               "it has been unlinked there, and its other name is not known: give "
-		               "it one in "
-		               "the same directory with \"ln -L /proc/%d/fd/%d %s.kept\"",
+		               "it one in the same directory with \"ln -L /proc/%d/fd/%d %s.kept\"",
 		               file->pid, file->number, path);
-	return sp_fail(
-	        err, EOPNOTSUPP,
-	        "it has been removed, and sealpoint cannot make a %s without a name again: let the "
-	        "program close it first",
-	        sp_file_type_title(file->stat.st_mode));
+	return sp_fail(err, EOPNOTSUPP,
+	               "it has been removed, and sealpoint cannot make a %s without a name again: "
+	               "let the program close it first",
+	               sp_file_type_title(file->stat.st_mode));
 }
 
 /* What /proc tells about one process is gone with it, and is another file in its next life. */
@@ -122,13 +118,11 @@ int sp_file_path_find(const struct sp_open_file *file, char **path, struct sp_er
 	if (file->link[0] != '/')
 		return sp_fail(err, EOPNOTSUPP,
 		               "no path leads to it, its file system is not mounted any more: let "
-		               "the program "
-		               "close it first");
+		               "the program close it first");
 	if (belongs_to_a_process(file->link))
 		return sp_fail(err, EOPNOTSUPP,
 		               "it belongs to a process in /proc, which sealpoint cannot save yet: "
-		               "let the "
-		               "program close it first");
+		               "let the program close it first");
 	if (leads_to(file->link, file))
 		*path = sp_strdup(file->link);
 	else if (leads_to(last, file))
@@ -140,8 +134,7 @@ int sp_file_path_find(const struct sp_open_file *file, char **path, struct sp_er
 	return *path ? 0 : refuse_lost(file, last, err);
 }
 
-/* --- restore -----------------------------------------------------------------------------------
- */
+/* --- restore --- */
 
 int sp_file_path_flags(const Sealpoint__OpenFile *file)
 {

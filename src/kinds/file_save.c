@@ -11,8 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-/* --- contents ----------------------------------------------------------------------------------
- */
+/* --- contents --- */
 
 /* The descriptor may be write-only or O_PATH; the inode can be read all the same. */
 static int open_for_reading(const struct sp_open_file *file, struct sp_error *err)
@@ -37,8 +36,7 @@ int sp_file_save_contents(struct sp_file_saver *saver, const struct sp_open_file
 	return sp_content_save(saver->pages, fd, (uint64_t)file->stat.st_size, object, err);
 }
 
-/* --- records -----------------------------------------------------------------------------------
- */
+/* --- records --- */
 
 /* Fills in the record's locks; `messages` and `pointers` keep them. */
 static void record_locks(const struct sp_file_table *table, Sealpoint__OpenFile *record,
@@ -74,12 +72,12 @@ static int save_file(const struct sp_file_table *table, struct sp_file_saver *sa
 	Sealpoint__OpenFile record = SEALPOINT__OPEN_FILE__INIT;
 	Sealpoint__FileOwner owner = SEALPOINT__FILE_OWNER__INIT;
 	bool has_owner;
-	int result = sp_file_owner_save(file, &owner, &has_owner, err);
+	int rc = sp_file_owner_save(file, &owner, &has_owner, err);
 
-	if (!result)
-		result = file->kind->save(saver, file, &body, err);
-	if (result)
-		return result;
+	if (!rc)
+		rc = file->kind->save(saver, file, &body, err);
+	if (rc)
+		return rc;
 	record.id = file->id;
 	record.kind = (char *)file->kind->name;
 	record.flags = (uint32_t)file->flags;
@@ -124,10 +122,10 @@ int sp_file_table_save(struct sp_file_table *table, struct sp_file_saver *saver,
 			return name_file(file, err);
 	}
 	for (size_t i = 0; i < table->descriptors.count; i++) {
-		int result = save_descriptor(sp_array_at(&table->descriptors, i), records, err);
+		int rc = save_descriptor(sp_array_at(&table->descriptors, i), records, err);
 
-		if (result)
-			return result;
+		if (rc)
+			return rc;
 	}
 	return 0;
 }

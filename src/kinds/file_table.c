@@ -63,8 +63,7 @@ struct sp_open_file *sp_file_table_at(const struct sp_file_table *table, uint32_
 	return sp_array_at(&table->files, id - 1);
 }
 
-/* --- looking at descriptors --------------------------------------------------------------------
- */
+/* --- looking at descriptors --- */
 
 static void seen_release(struct sp_array *seen)
 {
@@ -102,7 +101,7 @@ static int look_at_all(struct sp_array *seen, pid_t pid, struct sp_error *err)
 	for (;;) {
 		struct dirent *entry;
 		struct seen *one;
-		int result;
+		int rc;
 
 		errno = 0;
 		entry = readdir(dir);
@@ -112,15 +111,14 @@ static int look_at_all(struct sp_array *seen, pid_t pid, struct sp_error *err)
 			continue;
 		one = sp_array_push(seen);
 		one->pid = pid;
-		result = look_at(one, dirfd(dir), fdinfo_dir, entry->d_name, err);
-		if (result)
-			return result;
+		rc = look_at(one, dirfd(dir), fdinfo_dir, entry->d_name, err);
+		if (rc)
+			return rc;
 	}
 	return errno ? sp_fail_errno(err, errno, "cannot read %s", fd_path) : 0;
 }
 
-/* --- finding duplicates ------------------------------------------------------------------------
- */
+/* --- finding duplicates --- */
 
 static int compare_numbers(uint64_t a, uint64_t b)
 {
@@ -134,8 +132,10 @@ static int compare_inodes(const struct stat *a, const struct stat *b)
 	return order ? order : compare_numbers(a->st_ino, b->st_ino);
 }
 
-/* 0 only if both refer to the same open file. `failed` gets the errno of a kcmp(2) that cannot
- * tell. */
+/*
+ * 0 only if both refer to the same open file. `failed` gets the errno of a kcmp(2) that cannot
+ * tell.
+ */
 static int compare_open_files(const struct seen *a, const struct seen *b, int *failed)
 {
 	int order = compare_inodes(&a->stat, &b->stat);
@@ -215,8 +215,7 @@ static int find_duplicates(const struct sp_file_table *table, struct sp_array *s
 	return 0;
 }
 
-/* --- the index by inode ------------------------------------------------------------------------
- */
+/* --- the index by inode --- */
 
 static int compare_ids(const void *a, const void *b, void *table)
 {
@@ -275,8 +274,7 @@ const struct sp_open_file *sp_file_table_same_inode(const struct sp_file_table *
 	return find_inode(table, &file->stat, previous ? previous->id + 1 : 1);
 }
 
-/* --- adding open files -------------------------------------------------------------------------
- */
+/* --- adding open files --- */
 
 /* Moves the file into the table and finds its kind. The caller keeps the index in order. */
 static int add_file(struct sp_file_table *table, struct sp_open_file *file, uint32_t *id,
@@ -308,16 +306,17 @@ static int add_seen(struct sp_file_table *table, const struct sp_process *proces
 	        .stat = seen->stat,
 	        .fdinfo = sp_steal_ptr(&seen->fdinfo),
 	};
-	int result;
+	int rc;
 
 	if (file.fd < 0)
 		return sp_fail_errno(err, errno, "cannot duplicate descriptor %d of process %d",
 		                     seen->number, seen->pid);
-	result = sp_read_link(AT_FDCWD, link_path, &file.link, err);
-	return result ? result : add_file(table, &file, &seen->file, err);
+	rc = sp_read_link(AT_FDCWD, link_path, &file.link, err);
+	return rc ? rc : add_file(table, &file, &seen->file, err);
 }
 
-/* Adds the locks that the descriptor's process has on the file; `is_new`: the open file's own, too.
+/*
+ * Adds the locks that the descriptor's process has on the file; `is_new`: the open file's own, too.
  */
 static int add_locks(struct sp_file_table *table, const struct seen *seen, bool is_new,
                      struct sp_error *err)
@@ -339,16 +338,16 @@ static int add_descriptor(struct sp_file_table *table, const struct sp_process *
                           struct seen *seen, struct sp_error *err)
 {
 	bool leads = seen->leader == seen, is_new = leads && !seen->file;
-	int result = 0;
+	int rc = 0;
 
 	if (is_new)
-		result = add_seen(table, process, seen, err);
+		rc = add_seen(table, process, seen, err);
 	else if (!seen->file)
 		seen->file = seen->leader->file;
-	if (!result && leads)
-		result = add_locks(table, seen, is_new, err);
-	if (result)
-		return result;
+	if (!rc && leads)
+		rc = add_locks(table, seen, is_new, err);
+	if (rc)
+		return rc;
 	sp_array_append(&table->descriptors,
 	                &(struct sp_descriptor){.pid = seen->pid,
 	                                        .number = seen->number,
@@ -365,8 +364,7 @@ static int compare_descriptors(const void *a, const void *b)
 	return order ? order : compare_numbers((uint64_t)one->number, (uint64_t)other->number);
 }
 
-/* --- what must hold for a process as a whole ---------------------------------------------------
- */
+/* --- what must hold for a process as a whole --- */
 
 /* Paths are looked up in sealpoint's own mount namespace, now and at restore. */
 static int check_mount_namespace(pid_t pid, struct sp_error *err)
@@ -380,12 +378,11 @@ static int check_mount_namespace(pid_t pid, struct sp_error *err)
 		return sp_error_context(err, "cannot compare mount namespaces");
 	if (!strcmp(theirs, ours))
 		return 0;
-	return sp_fail(
-	        err, EOPNOTSUPP,
-	        "process %d lives in another mount namespace (%s, a container or a service with "
-	        "file systems of its own): run sealpoint inside it (nsenter --target %d --mount "
-	        "--pid)",
-	        pid, theirs, pid);
+	return sp_fail(err, EOPNOTSUPP,
+	               "process %d lives in another mount namespace (%s, a container or a service "
+	               "with file systems of its own): run sealpoint inside it (nsenter --target "
+	               "%d --mount --pid)",
+	               pid, theirs, pid);
 }
 
 static int check_threads_share(const struct sp_process *process, struct sp_error *err)
@@ -398,12 +395,11 @@ static int check_threads_share(const struct sp_process *process, struct sp_error
 			return sp_fail_errno(err, errno,
 			                     "cannot compare descriptor tables with kcmp(2)");
 		if (result)
-			return sp_fail(
-			        err, EOPNOTSUPP,
-			        "thread %d of process %d has descriptors of its own "
-			        "(unshare(CLONE_FILES)): sealpoint cannot save such a thread yet; "
-			        "let it end before the dump",
-			        tid, process->pid);
+			return sp_fail(err, EOPNOTSUPP,
+			               "thread %d of process %d has descriptors of its own "
+			               "(unshare(CLONE_FILES)): sealpoint cannot save such a "
+			               "thread yet; let it end before the dump",
+			               tid, process->pid);
 	}
 	return 0;
 }
@@ -412,23 +408,23 @@ int sp_file_table_add_process(struct sp_file_table *table, struct sp_process *pr
                               struct sp_error *err)
 {
 	sp_cleanup(seen_release) struct sp_array seen = SP_ARRAY_OF(struct seen);
-	int result = sp_raise_descriptor_limit(0, err);
+	int rc = sp_raise_descriptor_limit(0, err);
 
-	if (!result)
-		result = check_mount_namespace(process->pid, err);
-	if (!result)
-		result = check_threads_share(process, err);
-	if (!result && look_at_all(&seen, process->pid, err))
+	if (!rc)
+		rc = check_mount_namespace(process->pid, err);
+	if (!rc)
+		rc = check_threads_share(process, err);
+	if (!rc && look_at_all(&seen, process->pid, err))
 		return sp_error_context(err, "cannot read the descriptors of process %d",
 		                        process->pid);
-	if (!result)
-		result = find_duplicates(table, &seen, err);
-	for (size_t i = 0; i < seen.count && !result; i++)
-		result = add_descriptor(table, process, sp_array_at(&seen, i), err);
+	if (!rc)
+		rc = find_duplicates(table, &seen, err);
+	for (size_t i = 0; i < seen.count && !rc; i++)
+		rc = add_descriptor(table, process, sp_array_at(&seen, i), err);
 	sort_index(table);
 	qsort(table->descriptors.items, table->descriptors.count, table->descriptors.item_size,
 	      compare_descriptors);
-	return result;
+	return rc;
 }
 
 const struct sp_open_file *sp_file_table_lookup(const struct sp_file_table *table, pid_t pid,
@@ -442,8 +438,7 @@ const struct sp_open_file *sp_file_table_lookup(const struct sp_file_table *tabl
 	return found ? sp_file_table_at(table, found->file) : NULL;
 }
 
-/* --- files without a descriptor ----------------------------------------------------------------
- */
+/* --- files without a descriptor --- */
 
 static bool can_back(const struct sp_open_file *file, bool needs_write)
 {
@@ -484,16 +479,16 @@ static int add_mapping_only(struct sp_file_table *table, pid_t pid, const char *
 	        .map_shared = shared,
 	        .map_writable = writable,
 	};
-	int result;
+	int rc;
 
 	if (file.fd < 0)
 		return sp_fail_errno(err, errno, "cannot open %s", path);
-	result = sp_read_link(AT_FDCWD, path, &file.link, err);
-	if (!result)
-		result = add_file(table, &file, id, err);
-	if (!result)
+	rc = sp_read_link(AT_FDCWD, path, &file.link, err);
+	if (!rc)
+		rc = add_file(table, &file, id, err);
+	if (!rc)
 		sort_last(table);
-	return result;
+	return rc;
 }
 
 int sp_file_table_add_mapping(struct sp_file_table *table, pid_t pid, struct sp_range range,

@@ -24,12 +24,12 @@ static int read_directory(pid_t pid, const char *link, const char *what, char **
 	sp_cleanup_free char *path = NULL;
 	struct stat there, here;
 	char proc[64];
-	int ret;
+	int rc;
 
 	snprintf(proc, sizeof(proc), "/proc/%d/%s", pid, link);
-	ret = sp_read_link(AT_FDCWD, proc, &path, err);
-	if (ret < 0)
-		return ret;
+	rc = sp_read_link(AT_FDCWD, proc, &path, err);
+	if (rc < 0)
+		return rc;
 	if (stat(proc, &there) < 0)
 		return sp_fail_errno(err, errno, "cannot reach its %s %s", what, path);
 	if (path[0] != '/' || stat(path, &here) < 0 || here.st_ino != there.st_ino ||
@@ -48,15 +48,15 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	sp_cleanup_free char *root = NULL, *directory = NULL;
 	pid_t pid = saver->process->pid;
 	uint64_t mask;
-	int ret;
+	int rc;
 
-	ret = sp_status_number(saver->status, "Umask", 8, &mask, err);
-	if (ret == 0)
-		ret = read_directory(pid, "root", "root directory", &root, err);
-	if (ret == 0)
-		ret = read_directory(pid, "cwd", "working directory", &directory, err);
-	if (ret < 0)
-		return ret;
+	rc = sp_status_number(saver->status, "Umask", 8, &mask, err);
+	if (rc == 0)
+		rc = read_directory(pid, "root", "root directory", &root, err);
+	if (rc == 0)
+		rc = read_directory(pid, "cwd", "working directory", &directory, err);
+	if (rc < 0)
+		return rc;
 	message.umask = (uint32_t)mask;
 	message.root = root;
 	message.working_directory = directory;
@@ -84,12 +84,12 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	if (!message)
 		return -EBADMSG;
 	sp_batch_begin(remote);
-	sp_batch_call(remote, "enter the working directory", __NR_chdir,
+	sp_batch_call(remote, "enter the working directory", SYS_chdir,
 	              sp_batch_string(remote, message->working_directory), 0, 0, 0, 0, 0);
 	if (strcmp(message->root, "/"))
-		sp_batch_call(remote, "change the root directory", __NR_chroot,
+		sp_batch_call(remote, "change the root directory", SYS_chroot,
 		              sp_batch_string(remote, message->root), 0, 0, 0, 0, 0);
-	sp_batch_call(remote, "set the umask", __NR_umask, message->umask, 0, 0, 0, 0, 0);
+	sp_batch_call(remote, "set the umask", SYS_umask, message->umask, 0, 0, 0, 0, 0);
 	return sp_batch_run(remote, err);
 }
 
@@ -108,13 +108,12 @@ static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData bod
                  struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__FileSystemContext *message = unpack(body, err);
-	int ret;
+	int rc;
 
 	if (!message)
 		return -EBADMSG;
-	ret = check_directory(message->root, "root directory", err);
-	return ret < 0 ? ret
-	               : check_directory(message->working_directory, "working directory", err);
+	rc = check_directory(message->root, "root directory", err);
+	return rc < 0 ? rc : check_directory(message->working_directory, "working directory", err);
 }
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)

@@ -13,15 +13,15 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	Sealpoint__Hardening message = SEALPOINT__HARDENING__INIT;
 	struct sp_remote *remote = saver->remote;
 	size_t dumpable, mdwe;
-	int ret;
+	int rc;
 
 	sp_batch_begin(remote);
-	dumpable = sp_batch_call(remote, "read the dumpable flag", __NR_prctl, PR_GET_DUMPABLE, 0,
-	                         0, 0, 0, 0);
-	mdwe = sp_batch_try(remote, "read the MDWE bits", __NR_prctl, PR_GET_MDWE, 0, 0, 0, 0, 0);
-	ret = sp_batch_run(remote, err);
-	if (ret < 0)
-		return ret;
+	dumpable = sp_batch_call(remote, "read the dumpable flag", SYS_prctl, PR_GET_DUMPABLE, 0, 0,
+	                         0, 0, 0);
+	mdwe = sp_batch_try(remote, "read the MDWE bits", SYS_prctl, PR_GET_MDWE, 0, 0, 0, 0, 0);
+	rc = sp_batch_run(remote, err);
+	if (rc < 0)
+		return rc;
 	message.dumpable = sp_batch_result(remote, dumpable) == 1;
 	if (sp_batch_result(remote, mdwe) > 0)
 		message.mdwe = (uint32_t)sp_batch_result(remote, mdwe);
@@ -37,10 +37,10 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	if (!message)
 		return -EBADMSG;
 	sp_batch_begin(builder->remote);
-	sp_batch_call(builder->remote, "set the dumpable flag", __NR_prctl, PR_SET_DUMPABLE,
+	sp_batch_call(builder->remote, "set the dumpable flag", SYS_prctl, PR_SET_DUMPABLE,
 	              message->dumpable, 0, 0, 0, 0);
 	if (message->mdwe)
-		sp_batch_call(builder->remote, "set the MDWE bits", __NR_prctl, PR_SET_MDWE,
+		sp_batch_call(builder->remote, "set the MDWE bits", SYS_prctl, PR_SET_MDWE,
 		              message->mdwe, 0, 0, 0, 0);
 	return sp_batch_run(builder->remote, err);
 }

@@ -1,6 +1,4 @@
-/*
- * Files of huge pages (hugetlbfs): memfd_create(MFD_HUGETLB), mmap(MAP_SHARED | MAP_HUGETLB).
- */
+/* Files of huge pages (hugetlbfs): memfd_create(MFD_HUGETLB), mmap(MAP_SHARED | MAP_HUGETLB). */
 #ifndef SEALPOINT_KINDS_HUGE_FILE_H
 #define SEALPOINT_KINDS_HUGE_FILE_H
 

@@ -25,8 +25,7 @@ bool sp_inet_socket_is(const struct sp_open_file *file, int type, int protocol)
 	       its_protocol == protocol;
 }
 
-/* --- addresses ---------------------------------------------------------------------------------
- */
+/* --- addresses --- */
 
 static size_t address_size(int family)
 {
@@ -76,8 +75,7 @@ static bool is_bound(const union sp_inet_address *address)
 	return address->v6.sin6_port || !IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr);
 }
 
-/* --- saving and making -------------------------------------------------------------------------
- */
+/* --- saving and making --- */
 
 static uint32_t number_option(int fd, int name)
 {
@@ -128,12 +126,11 @@ static int bind_again(int fd, const Sealpoint__InetSocket *message, struct sp_er
 		return 0;
 	sp_inet_address_text(&address, text);
 	if (errno == EADDRINUSE)
-		return sp_fail(
-		        err, EADDRINUSE,
-		        "%s is in use: by another program, or still by connections that the "
-		        "program has had, if it does not set SO_REUSEADDR; stop that program, "
-		        "or try again in a minute",
-		        text);
+		return sp_fail(err, EADDRINUSE,
+		               "%s is in use: by another program, or still by connections that the "
+		               "program has had, if it does not set SO_REUSEADDR; stop that "
+		               "program, or try again in a minute",
+		               text);
 	return sp_fail_errno(err, errno, "bind to %s", text);
 }
 

@@ -1,6 +1,4 @@
-/*
- * What TCP and UDP sockets have in common: family, options, the address they are bound to.
- */
+/* What TCP and UDP sockets have in common: family, options, the address they are bound to. */
 #ifndef SEALPOINT_KINDS_INET_SOCKET_H
 #define SEALPOINT_KINDS_INET_SOCKET_H
 

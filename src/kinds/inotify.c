@@ -7,8 +7,7 @@
  *
  * Events that wait in the queue cannot be read without taking them from the program, nor could they
  * be put into another queue. inotify has a word for just this: the restored program reads
- * IN_Q_OVERFLOW
- * ("events were lost, look for yourself"), which every user of inotify has to expect.
+ * IN_Q_OVERFLOW ("events were lost, look for yourself"), which every user of inotify has to expect.
  */
 #include "kinds/file_table.h"
 #include "kinds/registry.h"
@@ -37,8 +36,7 @@ static bool inotify_claims(const struct sp_open_file *file)
 	return !strcmp(file->link, "anon_inode:inotify");
 }
 
-/* --- from inode to path ------------------------------------------------------------------------
- */
+/* --- from inode to path --- */
 
 /* A watch as a line of fdinfo tells it. */
 struct watch {
@@ -162,8 +160,7 @@ static char *path_from_handle(struct mount *mount, pid_t pid, const struct watch
 	return path;
 }
 
-/* --- saving ------------------------------------------------------------------------------------
- */
+/* --- saving --- */
 
 static int save_watch(struct sp_file_saver *saver, const struct sp_open_file *file,
                       struct mount *mount, const char *line, Sealpoint__InotifyWatch **saved,
@@ -180,9 +177,8 @@ static int save_watch(struct sp_file_saver *saver, const struct sp_open_file *fi
 	if (!path)
 		return sp_fail(err, ENOENT,
 		               "no path leads to what watch %u watches (inode %" PRIu64
-		               " on device "
-		               "%u:%u): it may "
-		               "have been deleted; let the program remove that watch",
+		               " on device %u:%u): it may have been deleted; let the program "
+		               "remove that watch",
 		               watch.number, watch.inode, major(watch.device), minor(watch.device));
 	*saved = sp_alloc(sizeof(**saved));
 	sealpoint__inotify_watch__init(*saved);
@@ -235,8 +231,7 @@ static int inotify_save(struct sp_file_saver *saver, const struct sp_open_file *
 	if (queued)
 		sp_verbose(saver->log,
 		           "descriptor %d of process %d (inotify): %d bytes of events were not "
-		           "read yet; "
-		           "the restored program is told of an overflow instead",
+		           "read yet; the restored program is told of an overflow instead",
 		           file->number, file->pid, queued);
 	message.events_lost = queued > 0;
 	message.watches = watches.items;
@@ -245,8 +240,7 @@ static int inotify_save(struct sp_file_saver *saver, const struct sp_open_file *
 	return 0;
 }
 
-/* --- rebuilding --------------------------------------------------------------------------------
- */
+/* --- rebuilding --- */
 
 static int add_watch(int fd, const Sealpoint__InotifyWatch *watch, struct sp_error *err)
 {
@@ -258,7 +252,8 @@ static int add_watch(int fd, const Sealpoint__InotifyWatch *watch, struct sp_err
 		                     "choose watch number %d (this takes a kernel with "
 		                     "CONFIG_CHECKPOINT_RESTORE)",
 		                     number);
-	/* The path was the inode's own: if it is a symbolic link, then the link is what is watched.
+	/*
+	 * The path was the inode's own: if it is a symbolic link, then the link is what is watched.
 	 */
 	got = inotify_add_watch(fd, watch->path, watch->mask | IN_DONT_FOLLOW);
 	if (got < 0)
@@ -279,8 +274,10 @@ static int queue_limit(struct sp_error *err)
 	return atoi(text);
 }
 
-/* Fills the queue with events of the file `fd` refers to, by changing between two that do not
- * merge. */
+/*
+ * Fills the queue with events of the file `fd` refers to, by changing between two that do not
+ * merge.
+ */
 static void fill_queue(int fd, int limit)
 {
 	const struct timespec access_now[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
@@ -291,8 +288,10 @@ static void fill_queue(int fd, int limit)
 	}
 }
 
-/* Reads all events but the last. One without a name, as all of these are, has the size of its
- * header. */
+/*
+ * Reads all events but the last. One without a name, as all of these are, has the size of its
+ * header.
+ */
 static int drain_queue(int inotify, int limit, struct sp_error *err)
 {
 	struct inotify_event events[256];

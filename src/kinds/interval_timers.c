@@ -30,18 +30,18 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	Sealpoint__IntervalTimer items[TIMERS], *pointers[TIMERS];
 	struct itimerval values[TIMERS];
 	remote_addr room;
-	int ret;
+	int rc;
 
 	sp_batch_begin(saver->remote);
 	room = sp_batch_room(saver->remote, sizeof(values));
 	for (unsigned i = 0; i < TIMERS; i++)
-		sp_batch_call(saver->remote, "read the interval timers", __NR_getitimer, i,
+		sp_batch_call(saver->remote, "read the interval timers", SYS_getitimer, i,
 		              room + i * sizeof(*values), 0, 0, 0, 0);
-	ret = sp_batch_run(saver->remote, err);
-	if (ret == 0)
-		ret = sp_batch_read(saver->remote, room, values, sizeof(values), err);
-	if (ret < 0)
-		return ret;
+	rc = sp_batch_run(saver->remote, err);
+	if (rc == 0)
+		rc = sp_batch_read(saver->remote, room, values, sizeof(values), err);
+	if (rc < 0)
+		return rc;
 	message.timers = pointers;
 	for (unsigned i = 0; i < TIMERS; i++) {
 		Sealpoint__IntervalTimer *item = &items[message.n_timers];
@@ -76,7 +76,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 		        .it_interval = from_us(item->interval_us),
 		};
 
-		sp_batch_call(builder->remote, "set an interval timer", __NR_setitimer, item->which,
+		sp_batch_call(builder->remote, "set an interval timer", SYS_setitimer, item->which,
 		              sp_batch_put(builder->remote, &value, sizeof(value)), 0, 0, 0, 0);
 	}
 	return sp_batch_run(builder->remote, err);

@@ -21,10 +21,10 @@ void sp_blob_release(struct sp_blob *blob)
 }
 
 ProtobufCMessage *sp_blob_unpack(ProtobufCBinaryData body,
-				 const ProtobufCMessageDescriptor *descriptor, struct sp_error *err)
+                                 const ProtobufCMessageDescriptor *descriptor, struct sp_error *err)
 {
 	ProtobufCMessage *message =
-		protobuf_c_message_unpack(descriptor, NULL, body.len, body.data);
+	        protobuf_c_message_unpack(descriptor, NULL, body.len, body.data);
 
 	if (!message)
 		sp_fail(err, EBADMSG, "the image's %s message is damaged", descriptor->name);

@@ -22,9 +22,10 @@
 
 /** Options that change what is saved or how it is rebuilt: one object, set by the command. */
 struct sp_kind_options {
-	uint64_t unlinked_file_limit; /* bytes of an unlinked file that may be stored; default 1 MiB x 1024 */
-	bool tcp_close;		      /* established connections are restored closed */
-	bool shell_job;		      /* session, group and terminal may belong to somebody else */
+	uint64_t
+	        unlinked_file_limit; /* bytes of an unlinked file that may be stored; default 1 MiB x 1024 */
+	bool tcp_close;              /* established connections are restored closed */
+	bool shell_job;              /* session, group and terminal may belong to somebody else */
 };
 
 /* --- bytes of a kind's own message --- */
@@ -38,7 +39,8 @@ void sp_blob_pack(struct sp_blob *blob, const ProtobufCMessage *message);
 void sp_blob_release(struct sp_blob *blob);
 /** NULL and EBADMSG with the message's name if the bytes are not such a message. */
 ProtobufCMessage *sp_blob_unpack(ProtobufCBinaryData body,
-				 const ProtobufCMessageDescriptor *descriptor, struct sp_error *err);
+                                 const ProtobufCMessageDescriptor *descriptor,
+                                 struct sp_error *err);
 /** A message (of any type) that is freed at the end of its scope. */
 #define sp_cleanup_message sp_cleanup(sp_message_scope)
 static inline void sp_message_scope(void *pointer)
@@ -52,17 +54,19 @@ static inline void sp_message_scope(void *pointer)
 struct sp_open_file {
 	uint32_t id;
 	pid_t pid;
-	int number;	   /* the first descriptor that refers to it; -1: it only backs mappings */
-	int fd;		   /* ours: the same open file (pidfd_getfd), or for a mapping-only file a
+	int number;       /* the first descriptor that refers to it; -1: it only backs mappings */
+	int fd;           /* ours: the same open file (pidfd_getfd), or for a mapping-only file a
 			      reopened one (O_RDONLY, from /proc/PID/map_files) */
-	int flags;	   /* as in fdinfo: access mode, status flags, O_PATH; without O_CLOEXEC */
-	int64_t position;  /* as in fdinfo */
+	int flags;        /* as in fdinfo: access mode, status flags, O_PATH; without O_CLOEXEC */
+	int64_t position; /* as in fdinfo */
 	int mount_id;
 	struct stat stat;
-	char *link;	   /* what /proc/PID/fd/N or map_files/RANGE points to: a path or "pipe:[123]" */
-	char *fdinfo;	   /* the whole text of /proc/PID/fdinfo/N; "" for a mapping-only file */
+	char *link;   /* what /proc/PID/fd/N or map_files/RANGE points to: a path or "pipe:[123]" */
+	char *fdinfo; /* the whole text of /proc/PID/fdinfo/N; "" for a mapping-only file */
 	const struct sp_file_kind *kind; /* the row that claims it */
-	/* For mapping-only files: the mapping needs this access; MAP_SHARED writable needs O_RDWR. */
+	/*
+	 * For mapping-only files: the mapping needs this access; MAP_SHARED writable needs O_RDWR.
+	 */
 	bool map_shared;
 	bool map_writable;
 };
@@ -82,9 +86,10 @@ struct sp_file_builder {
 	const struct sp_checkpoint *checkpoint;
 	const struct sp_kind_options *options;
 	struct sp_log *log;
-	int *fds;	   /* by OpenFile.id: sealpoint's own descriptor once opened, else -1 */
-	struct sp_remote *remote; /* while settling: the restored process, its descriptors in place */
-	pid_t pid;		  /* while settling */
+	int *fds; /* by OpenFile.id: sealpoint's own descriptor once opened, else -1 */
+	struct sp_remote
+	        *remote; /* while settling: the restored process, its descriptors in place */
+	pid_t pid;       /* while settling */
 	int *numbers; /* while settling: by OpenFile.id, its lowest number in that process, else -1 */
 	/* file_build.c's own */
 	struct sp_array descriptors; /* const Sealpoint__Descriptor *, by pid and number */
@@ -102,27 +107,31 @@ struct sp_file_kind {
 	 * "cannot save descriptor N of process P (TITLE LINK): " in front.
 	 */
 	int (*save)(struct sp_file_saver *saver, const struct sp_open_file *file,
-		    struct sp_blob *body, struct sp_error *err);
+	            struct sp_blob *body, struct sp_error *err);
 	/**
-	 * Makes the open file in sealpoint itself, before the stub process is cloned; the clone inherits
-	 * it. Status flags (F_SETFL) and owner are set by the caller afterwards. Files are opened in
-	 * the order of their ids; what one call makes in pairs (the two ends of a pipe) is handed over
-	 * by filling in builder->fds of the other record, which is then not asked any more.
+	 * Makes the open file in sealpoint itself, before the stub process is cloned; the clone
+	 * inherits it. Status flags (F_SETFL) and owner are set by the caller afterwards. Files are
+	 * opened in the order of their ids; what one call makes in pairs (the two ends of a pipe)
+	 * is handed over by filling in builder->fds of the other record, which is then not asked
+	 * any more.
 	 */
 	int (*open)(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
-		    struct sp_error *err);
+	            struct sp_error *err);
 	/**
-	 * Optional. Called when every descriptor of the process is at its number and all mappings are
-	 * made: interest lists of epoll, seals of memfds. An open file that several processes hold is
-	 * settled once, in the first of them; one without a descriptor in the root process.
+	 * Optional. Called when every descriptor of the process is at its number and all mappings
+	 * are made: interest lists of epoll, seals of memfds. An open file that several processes
+	 * hold is settled once, in the first of them; one without a descriptor in the root process.
 	 */
 	int (*settle)(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
-		      struct sp_error *err);
+	              struct sp_error *err);
 	/** Optional. One line for `inspect`: "/var/log/x.log, position 120". */
 	void (*describe)(ProtobufCBinaryData body, char *text, size_t size);
-	/** Optional. Checks the body as far as possible without doing anything: verify, restore's start. */
+	/**
+	 * Optional. Checks the body as far as possible without doing anything: verify, restore's
+	 * start.
+	 */
 	int (*check)(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
-		     struct sp_error *err);
+	             struct sp_error *err);
 };
 
 /* --- facets --- */
@@ -133,23 +142,24 @@ enum sp_facet_scope {
 };
 
 /**
- * When a facet is rebuilt. Within a phase one thread after the other is driven, the leader last, and each rebuilds
- * its facets in the registry's order, the leader those of the process too. So what a process facet sets in a phase
- * is not undone by a thread in the same phase.
+ * When a facet is rebuilt. Within a phase one thread after the other is driven, the leader last,
+ * and each rebuilds its facets in the registry's order, the leader those of the process too. So
+ * what a process facet sets in a phase is not undone by a thread in the same phase.
  */
 enum sp_facet_phase {
-	SP_PHASE_STUB,	      /* the stub exists and is alone: session, group */
+	SP_PHASE_STUB,        /* the stub exists and is alone: session, group */
 	SP_PHASE_MEMORY,      /* mappings and contents are in place: memory layout, executable */
 	SP_PHASE_DESCRIPTORS, /* descriptors are at their numbers: cwd, root, umask */
 	SP_PHASE_THREADS,     /* all threads exist: what is theirs, timers, limits */
-	SP_PHASE_PRIVILEGES,  /* last of all, in this order: credentials, what they reset, seccomp */
+	SP_PHASE_PRIVILEGES, /* last of all, in this order: credentials, what they reset, seccomp */
 };
 
 struct sp_facet_saver {
 	struct sp_process *process;
 	struct sp_thread *thread; /* the driver */
 	struct sp_remote *remote;
-	const char *status;	  /* text of /proc/PID/task/TID/status of this thread, read while stopped */
+	const char
+	        *status; /* text of /proc/PID/task/TID/status of this thread, read while stopped */
 	const struct sp_kind_options *options;
 	struct sp_log *log;
 };
@@ -158,9 +168,10 @@ struct sp_facet_builder {
 	const struct sp_checkpoint *checkpoint;
 	const Sealpoint__Process *process;
 	const Sealpoint__Thread *thread; /* the leader's for process facets */
-	struct sp_remote *remote;	 /* driving that thread */
+	struct sp_remote *remote;        /* driving that thread */
 	const struct sp_kind_options *options;
-	const int *fds; /* by OpenFile.id: number in the stub, -1 if none; until descriptors are placed */
+	const int *
+	        fds; /* by OpenFile.id: number in the stub, -1 if none; until descriptors are placed */
 	struct sp_log *log;
 };
 
@@ -170,21 +181,26 @@ struct sp_facet {
 	enum sp_facet_scope scope;
 	enum sp_facet_phase phase;
 	/**
-	 * Packs the facet's message. Leaving body->bytes NULL means "as a new process has it": no record. (A
-	 * message whose fields are all zero has no bytes either, but is a record: what sealpoint itself has
-	 * otherwise is reset by it.)
+	 * Packs the facet's message. Leaving body->bytes NULL means "as a new process has it": no
+	 * record. (A message whose fields are all zero has no bytes either, but is a record: what
+	 * sealpoint itself has otherwise is reset by it.)
 	 */
 	int (*save)(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err);
 	int (*rebuild)(struct sp_facet_builder *builder, ProtobufCBinaryData body,
-		       struct sp_error *err);
+	               struct sp_error *err);
 	/** Optional. One line for `inspect`. */
 	void (*describe)(ProtobufCBinaryData body, char *text, size_t size);
-	/** Optional. Refuses early what this machine cannot give (a missing capability, a limit). */
+	/**
+	 * Optional. Refuses early what this machine cannot give (a missing capability, a limit).
+	 */
 	int (*check)(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData body,
-		     struct sp_error *err);
-	/** Optional. What a debugger wants to know of it: a note of an ELF core file, and its type (NT_AUXV). */
+	             struct sp_error *err);
+	/**
+	 * Optional. What a debugger wants to know of it: a note of an ELF core file, and its type
+	 * (NT_AUXV).
+	 */
 	int (*core_note)(ProtobufCBinaryData body, uint32_t *type, struct sp_blob *note,
-			 struct sp_error *err);
+	                 struct sp_error *err);
 };
 
 /* --- the registry --- */

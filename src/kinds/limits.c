@@ -41,18 +41,18 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	Sealpoint__Limit items[RLIM_NLIMITS], *pointers[RLIM_NLIMITS];
 	struct rlimit64 limits[RLIM_NLIMITS];
 	remote_addr room;
-	int ret;
+	int rc;
 
 	sp_batch_begin(saver->remote);
 	room = sp_batch_room(saver->remote, sizeof(limits));
 	for (unsigned i = 0; i < RLIM_NLIMITS; i++)
-		sp_batch_call(saver->remote, "read the limits", __NR_prlimit64, 0, i, 0,
+		sp_batch_call(saver->remote, "read the limits", SYS_prlimit64, 0, i, 0,
 		              room + i * sizeof(*limits), 0, 0);
-	ret = sp_batch_run(saver->remote, err);
-	if (ret == 0)
-		ret = sp_batch_read(saver->remote, room, limits, sizeof(limits), err);
-	if (ret < 0)
-		return ret;
+	rc = sp_batch_run(saver->remote, err);
+	if (rc == 0)
+		rc = sp_batch_read(saver->remote, room, limits, sizeof(limits), err);
+	if (rc < 0)
+		return rc;
 	for (unsigned i = 0; i < RLIM_NLIMITS; i++) {
 		sealpoint__limit__init(&items[i]);
 		items[i].resource = i;
@@ -91,7 +91,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 		const Sealpoint__Limit *item = message->limits[i];
 		struct rlimit64 limit = {item->soft, item->hard};
 
-		sp_batch_call(builder->remote, resources[item->resource].label, __NR_prlimit64, 0,
+		sp_batch_call(builder->remote, resources[item->resource].label, SYS_prlimit64, 0,
 		              item->resource, sp_batch_put(builder->remote, &limit, sizeof(limit)),
 		              0, 0, 0);
 	}

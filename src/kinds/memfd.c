@@ -51,20 +51,20 @@ static int get_seals(const struct sp_open_file *file, uint32_t *seals, struct sp
 {
 	sp_cleanup_close int readable = -1;
 	int fd = file->fd;
-	int result;
+	int rc;
 
 	if (file->flags & O_PATH) { /* fcntl(2) refuses it the question */
 		readable = fd = sp_file_reopen(file->fd, O_RDONLY, err);
 		if (fd < 0)
 			return fd;
 	}
-	result = fcntl(fd, F_GET_SEALS);
-	if (result < 0)
+	rc = fcntl(fd, F_GET_SEALS);
+	if (rc < 0)
 		return sp_fail_errno(err, errno, "read its seals");
-	if (result & ~SEALS_KNOWN)
+	if (rc & ~SEALS_KNOWN)
 		return sp_fail(err, EOPNOTSUPP, "it has seals (0x%x) that sealpoint does not know",
-		               (unsigned)result);
-	*seals = (uint32_t)result;
+		               (unsigned)rc);
+	*seals = (uint32_t)rc;
 	return 0;
 }
 

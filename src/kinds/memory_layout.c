@@ -28,18 +28,18 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	struct sp_stat stat;
 	int64_t brk;
 	char path[32];
-	int ret;
+	int rc;
 
 	snprintf(path, sizeof(path), "/proc/%d/auxv", pid);
-	ret = sp_read_file(AT_FDCWD, path, &auxv, &message.auxv.len, err);
-	if (ret == 0)
-		ret = sp_stat_read(pid, pid, &stat, err);
+	rc = sp_read_file(AT_FDCWD, path, &auxv, &message.auxv.len, err);
+	if (rc == 0)
+		rc = sp_stat_read(pid, pid, &stat, err);
 	sp_batch_begin(saver->remote);
-	if (ret == 0)
-		ret = sp_remote_call(saver->remote, &brk, err, "read the end of the heap", __NR_brk,
-		                     0, 0, 0, 0, 0, 0);
-	if (ret < 0)
-		return ret;
+	if (rc == 0)
+		rc = sp_remote_call(saver->remote, &brk, err, "read the end of the heap", SYS_brk,
+		                    0, 0, 0, 0, 0, 0);
+	if (rc < 0)
+		return rc;
 	message.start_code = stat.start_code;
 	message.end_code = stat.end_code;
 	message.start_data = stat.start_data;
@@ -95,7 +95,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	if (message->auxv.len)
 		map.auxv = (__u64 *)(uintptr_t)sp_batch_put(remote, message->auxv.data,
 		                                            message->auxv.len);
-	return sp_remote_call(remote, NULL, err, "set the memory layout and executable", __NR_prctl,
+	return sp_remote_call(remote, NULL, err, "set the memory layout and executable", SYS_prctl,
 	                      PR_SET_MM, PR_SET_MM_MAP, sp_batch_put(remote, &map, sizeof(map)),
 	                      sizeof(map), 0, 0);
 }

@@ -51,7 +51,7 @@ static int compare_shared(const struct sp_facet_saver *saver, struct sp_error *e
 	pid_t pid = saver->process->pid, tid = saver->thread->tid;
 
 	for (size_t i = 0; tid != pid && i < sizeof(shared) / sizeof(shared[0]); i++)
-		if (syscall(__NR_kcmp, pid, tid, shared[i].type, 0, 0) > 0)
+		if (syscall(SYS_kcmp, pid, tid, shared[i].type, 0, 0) > 0)
 			return sp_fail(err, ENOTSUP,
 			               "thread %d has %s of its own (unshare(2)), apart from its "
 			               "process: sealpoint does not support that",
@@ -62,10 +62,10 @@ static int compare_shared(const struct sp_facet_saver *saver, struct sp_error *e
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
 {
 	for (size_t i = 0; i < sizeof(namespaces) / sizeof(namespaces[0]); i++) {
-		int ret = compare_namespace(saver, i, err);
+		int rc = compare_namespace(saver, i, err);
 
-		if (ret < 0)
-			return ret;
+		if (rc < 0)
+			return rc;
 	}
 	return compare_shared(saver, err);
 }

@@ -112,17 +112,17 @@ static int move_to(int *fd, int number, struct sp_error *err)
 int sp_parking_park(struct sp_parking *parking, uint32_t file, int *fd, struct sp_error *err)
 {
 	int home = *(int *)sp_array_at(&parking->homes, file);
-	int result = 0;
+	int rc = 0;
 
 	if (home >= 0 && *fd != home)
-		result = move_to(fd, home, err);
-	while (!result && !may_stay(parking, file, *fd)) {
+		rc = move_to(fd, home, err);
+	while (!rc && !may_stay(parking, file, *fd)) {
 		int number = parking->parked + 1;
 
 		while (!may_stay(parking, file, number))
 			number++;
-		result = move_to(fd, number, err);
+		rc = move_to(fd, number, err);
 		parking->parked = *fd;
 	}
-	return result;
+	return rc;
 }

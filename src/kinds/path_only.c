@@ -23,10 +23,10 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 {
 	Sealpoint__PathOnly message = SEALPOINT__PATH_ONLY__INIT;
 	sp_cleanup_free char *path = NULL;
-	int result = sp_file_path_find(file, &path, err);
+	int rc = sp_file_path_find(file, &path, err);
 
-	if (result)
-		return result;
+	if (rc)
+		return rc;
 	message.path = path;
 	message.type = file->stat.st_mode & S_IFMT;
 	sp_blob_pack(body, &message.base);

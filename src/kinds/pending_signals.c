@@ -75,14 +75,14 @@ static int save_queue(struct sp_facet_saver *saver, const char *line, uint32_t f
 {
 	sp_cleanup_array struct sp_array queue = SP_ARRAY_OF(siginfo_t);
 	uint64_t pending;
-	int ret;
+	int rc;
 
-	ret = sp_status_number(saver->status, line, 16, &pending, err);
-	if (ret < 0 || !pending)
-		return ret;
-	ret = read_queue(saver->thread->tid, flags, &queue, err);
-	if (ret < 0)
-		return ret;
+	rc = sp_status_number(saver->status, line, 16, &pending, err);
+	if (rc < 0 || !pending)
+		return rc;
+	rc = read_queue(saver->thread->tid, flags, &queue, err);
+	if (rc < 0)
+		return rc;
 	add_unqueued(pending, &queue);
 	if (queue.count)
 		pack(&queue, body);
@@ -121,25 +121,25 @@ static int queue_one(struct sp_facet_builder *builder, ProtobufCBinaryData saved
 	struct sp_remote *remote = builder->remote;
 	remote_addr place;
 	siginfo_t info;
-	int ret = 0;
+	int rc = 0;
 
 	if (saved.len != sizeof(info))
 		return sp_fail(err, EBADMSG, "a pending signal has %zu bytes", saved.len);
 	memcpy(&info, saved.data, sizeof(info));
 	if (info.si_signo == remote->marker_signal)
-		ret = block_all(remote, err);
-	if (ret == 0 && sp_batch_nearly_full(remote)) {
-		ret = sp_batch_run(remote, err);
+		rc = block_all(remote, err);
+	if (rc == 0 && sp_batch_nearly_full(remote)) {
+		rc = sp_batch_run(remote, err);
 		sp_batch_begin(remote);
 	}
-	if (ret < 0)
-		return ret;
+	if (rc < 0)
+		return rc;
 	place = sp_batch_put(remote, &info, sizeof(info));
 	if (shared)
-		sp_batch_call(remote, "queue a signal", __NR_rt_sigqueueinfo, pid,
+		sp_batch_call(remote, "queue a signal", SYS_rt_sigqueueinfo, pid,
 		              (uint64_t)info.si_signo, place, 0, 0, 0);
 	else
-		sp_batch_call(remote, "queue a signal", __NR_rt_tgsigqueueinfo, pid, tid,
+		sp_batch_call(remote, "queue a signal", SYS_rt_tgsigqueueinfo, pid, tid,
 		              (uint64_t)info.si_signo, place, 0, 0);
 	return 0;
 }
@@ -154,10 +154,10 @@ static int queue_again(struct sp_facet_builder *builder, ProtobufCBinaryData bod
 		return -EBADMSG;
 	sp_batch_begin(builder->remote);
 	for (size_t i = 0; i < message->n_siginfo; i++) {
-		int ret = queue_one(builder, message->siginfo[i], shared, err);
+		int rc = queue_one(builder, message->siginfo[i], shared, err);
 
-		if (ret < 0)
-			return ret;
+		if (rc < 0)
+			return rc;
 	}
 	return sp_batch_run(builder->remote, err);
 }

@@ -56,8 +56,7 @@ static bool are_opposite(int flags, int other_flags)
 	return reads(flags) != reads(other_flags) && writes(flags) != writes(other_flags);
 }
 
-/* --- dump: who holds the ends ------------------------------------------------------------------
- */
+/* --- dump: who holds the ends --- */
 
 /* The open files of one pipe that are saved along. */
 struct ends {
@@ -106,30 +105,25 @@ static int save_inherited(struct sp_file_saver *saver, const struct sp_open_file
 	if (file->number > STDERR_FILENO || file->flags & O_DIRECT)
 		return sp_fail(err, EOPNOTSUPP,
 		               "a process outside of the dump %s its other end: end that process "
-		               "first, or "
-		               "connect the two by a FIFO with a name (mkfifo)",
+		               "first, or connect the two by a FIFO with a name (mkfifo)",
 		               direction);
 	if (!saver->options->shell_job)
-		return sp_fail(
-		        err, EOPNOTSUPP,
-		        "a process outside of the dump %s its other end: start the program with "
-		        "its "
-		        "%s redirected to a file, or give --shell-job to let it have that of the "
-		        "restore in its place",
-		        direction, standard_titles[file->number]);
+		return sp_fail(err, EOPNOTSUPP,
+		               "a process outside of the dump %s its other end: start the program "
+		               "with its %s redirected to a file, or give --shell-job to let it "
+		               "have that of the restore in its place",
+		               direction, standard_titles[file->number]);
 	if (reads(file->flags) && unread_bytes(file->fd))
 		return sp_fail(err, EBUSY,
 		               "%d bytes of a process outside of the dump wait in it: let the "
-		               "program read "
-		               "them first",
+		               "program read them first",
 		               unread_bytes(file->fd));
 	message->inherited = true;
 	message->inherited_number = (uint32_t)file->number;
 	return 0;
 }
 
-/* --- dump: contents ----------------------------------------------------------------------------
- */
+/* --- dump: contents --- */
 
 /* Appends everything that `fd` has to read; a read(2) does not cross the end of a packet. */
 static int read_chunks(int fd, struct sp_array *chunks, struct sp_error *err)
@@ -176,16 +170,16 @@ static int save_contents(const struct sp_open_file *reader, Sealpoint__Pipe__Sta
                          struct sp_array *chunks, struct sp_error *err)
 {
 	sp_cleanup_close int reopened = -1;
-	int fd = reader->fd, size = unread_bytes(fd), result;
+	int fd = reader->fd, size = unread_bytes(fd), rc;
 
 	if (!size)
 		return 0;
 	if (!reads(reader->flags))
 		fd = reopened = sp_file_reopen(fd, O_RDONLY | O_NONBLOCK, err);
-	result = fd < 0 ? fd : copy_contents(fd, (int)state->capacity, size, chunks, err);
+	rc = fd < 0 ? fd : copy_contents(fd, (int)state->capacity, size, chunks, err);
 	state->contents = chunks->items;
 	state->n_contents = chunks->count;
-	return result;
+	return rc;
 }
 
 static int save_state(const struct sp_open_file *file, const struct ends *ends,
@@ -215,26 +209,25 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	sp_cleanup_free char *path = NULL;
 	struct ends ends = find_ends(saver->table, file);
 	bool complete = ends.reader && ends.writer;
-	int result = 0;
+	int rc = 0;
 
 	if (is_named(file)) {
-		result = sp_file_path_find(file, &path, err);
+		rc = sp_file_path_find(file, &path, err);
 		message.path = path ? path : message.path;
 	} else if (!complete && !is_alone(file)) {
-		result = save_inherited(saver, file, &message, err);
+		rc = save_inherited(saver, file, &message, err);
 	}
-	if (!result && !message.inherited &&
+	if (!rc && !message.inherited &&
 	    sp_file_table_same_inode(saver->table, file, NULL) == file) {
 		message.state = &state;
-		result = save_state(file, &ends, &state, &chunks, err);
+		rc = save_state(file, &ends, &state, &chunks, err);
 	}
-	if (!result)
+	if (!rc)
 		sp_blob_pack(body, &message.base);
-	return result;
+	return rc;
 }
 
-/* --- restore -----------------------------------------------------------------------------------
- */
+/* --- restore --- */
 
 static Sealpoint__Pipe *unpack(ProtobufCBinaryData body, struct sp_error *err)
 {
@@ -263,18 +256,17 @@ static int set_capacity(int fd, const Sealpoint__Pipe__State *state, struct sp_e
 	if (fcntl(fd, F_GETPIPE_SZ) == (int)state->capacity ||
 	    fcntl(fd, F_SETPIPE_SZ, state->capacity) >= 0)
 		return 0;
-	return sp_fail_errno(
-	        err, errno,
-	        "cannot give it its size of %u bytes (root without CAP_SYS_RESOURCE is held to "
-	        "/proc/sys/fs/pipe-max-size)",
-	        state->capacity);
+	return sp_fail_errno(err, errno,
+	                     "cannot give it its size of %u bytes (root without CAP_SYS_RESOURCE "
+	                     "is held to /proc/sys/fs/pipe-max-size)",
+	                     state->capacity);
 }
 
 static int fill(int fd, int writer, const Sealpoint__Pipe__State *state, struct sp_error *err)
 {
-	int result = set_capacity(fd, state, err);
+	int rc = set_capacity(fd, state, err);
 
-	return result ? result : write_contents(writer, state, err);
+	return rc ? rc : write_contents(writer, state, err);
 }
 
 /* Makes a pipe(2): this file's end, and that of its peer. */
@@ -284,15 +276,15 @@ static int make_pipe(struct sp_file_builder *builder, const Sealpoint__OpenFile 
 	sp_cleanup_close int reader = -1;
 	sp_cleanup_close int writer = -1;
 	bool at_reader = reads((int)file->flags);
-	int ends[2], result;
+	int ends[2], rc;
 
 	if (pipe2(ends, O_CLOEXEC))
 		return sp_fail_errno(err, errno, "cannot make a pipe");
 	reader = ends[0];
 	writer = ends[1];
-	result = fill(reader, writer, state, err);
-	if (result)
-		return result;
+	rc = fill(reader, writer, state, err);
+	if (rc)
+		return rc;
 	if (fchown(reader, state->uid, state->gid) || fchmod(reader, state->mode))
 		return sp_fail_errno(err, errno, "cannot set its owner and mode");
 	if (writes((int)file->flags) && at_reader) {
@@ -305,8 +297,10 @@ static int make_pipe(struct sp_file_builder *builder, const Sealpoint__OpenFile 
 	return 0;
 }
 
-/* A FIFO that somebody has kept open and filled meanwhile keeps what it has: nothing is written
- * twice. */
+/*
+ * A FIFO that somebody has kept open and filled meanwhile keeps what it has: nothing is written
+ * twice.
+ */
 static int fill_fifo(int fd, int writer, const Sealpoint__Pipe__State *state, struct sp_error *err)
 {
 	return unread_bytes(writer) ? 0 : fill(fd, writer, state, err);

@@ -27,8 +27,7 @@ enum {
 	COUNTED_AT_ONCE = 1000,
 };
 
-/* --- saving ------------------------------------------------------------------------------------
- */
+/* --- saving --- */
 
 static int parse_notify(const char *text, uint32_t *notify)
 {
@@ -108,7 +107,7 @@ static int read_values(struct sp_remote *remote, struct sp_array *timers, struct
 	for (size_t done = 0, end; done < timers->count; done = end) {
 		size_t left = timers->count - done;
 		remote_addr room;
-		int ret;
+		int rc;
 
 		end = done + (left < COUNTED_AT_ONCE ? left : COUNTED_AT_ONCE);
 		sp_batch_begin(remote);
@@ -116,15 +115,15 @@ static int read_values(struct sp_remote *remote, struct sp_array *timers, struct
 		for (size_t i = done; i < end; i++) {
 			Sealpoint__PosixTimer *timer = sp_array_at(timers, i);
 
-			sp_batch_call(remote, "read a timer", __NR_timer_gettime, timer->id,
+			sp_batch_call(remote, "read a timer", SYS_timer_gettime, timer->id,
 			              room + (i - done) * sizeof(*values), 0, 0, 0, 0);
 		}
-		ret = sp_batch_run(remote, err);
-		if (ret == 0)
-			ret = sp_batch_read(remote, room, values + done,
-			                    (end - done) * sizeof(*values), err);
-		if (ret < 0)
-			return ret;
+		rc = sp_batch_run(remote, err);
+		if (rc == 0)
+			rc = sp_batch_read(remote, room, values + done,
+			                   (end - done) * sizeof(*values), err);
+		if (rc < 0)
+			return rc;
 	}
 	for (size_t i = 0; i < timers->count; i++) {
 		Sealpoint__PosixTimer *timer = sp_array_at(timers, i);
@@ -160,28 +159,27 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	sp_cleanup_array struct sp_array timers = SP_ARRAY_OF(Sealpoint__PosixTimer);
 	sp_cleanup_free char *text = NULL;
 	char path[32];
-	int ret;
+	int rc;
 
 	snprintf(path, sizeof(path), "/proc/%d/timers", saver->process->pid);
-	ret = sp_read_file(AT_FDCWD, path, &text, NULL, err);
-	if (ret == 0)
-		ret = parse_timers(text, &timers, err);
-	if (ret < 0 || !timers.count)
-		return ret;
+	rc = sp_read_file(AT_FDCWD, path, &text, NULL, err);
+	if (rc == 0)
+		rc = parse_timers(text, &timers, err);
+	if (rc < 0 || !timers.count)
+		return rc;
 	for (size_t i = 0; i < timers.count; i++) {
-		ret = name_thread_clock(saver->process, sp_array_at(&timers, i), err);
-		if (ret < 0)
-			return ret;
+		rc = name_thread_clock(saver->process, sp_array_at(&timers, i), err);
+		if (rc < 0)
+			return rc;
 	}
 	qsort(timers.items, timers.count, sizeof(Sealpoint__PosixTimer), by_id);
-	ret = read_values(saver->remote, &timers, err);
-	if (ret == 0)
+	rc = read_values(saver->remote, &timers, err);
+	if (rc == 0)
 		pack(&timers, body);
-	return ret;
+	return rc;
 }
 
-/* --- rebuilding ---------------------------------------------------------------------------------
- */
+/* --- rebuilding --- */
 
 /* Adds the calls that make one timer and set it; returns where the kernel writes the id it gave. */
 static remote_addr add_timer(struct sp_remote *remote, const Sealpoint__PosixTimer *timer)
@@ -198,9 +196,9 @@ static remote_addr add_timer(struct sp_remote *remote, const Sealpoint__PosixTim
 	remote_addr id = sp_batch_put(remote, &timer->id, sizeof(timer->id));
 
 	event._sigev_un._tid = (pid_t)timer->tid;
-	sp_batch_call(remote, "make a timer", __NR_timer_create, (uint64_t)(int64_t)timer->clock,
+	sp_batch_call(remote, "make a timer", SYS_timer_create, (uint64_t)(int64_t)timer->clock,
 	              sp_batch_put(remote, &event, sizeof(event)), id, 0, 0, 0);
-	sp_batch_call(remote, "set a timer", __NR_timer_settime, timer->id, 0,
+	sp_batch_call(remote, "set a timer", SYS_timer_settime, timer->id, 0,
 	              sp_batch_put(remote, &value, sizeof(value)), 0, 0, 0);
 	return id;
 }
@@ -208,32 +206,34 @@ static remote_addr add_timer(struct sp_remote *remote, const Sealpoint__PosixTim
 static int make_with_ids(struct sp_remote *remote, const Sealpoint__PosixTimers *message,
                          struct sp_error *err)
 {
-	int ret;
+	int rc;
 
 	sp_batch_begin(remote);
 	for (size_t i = 0; i < message->n_timers; i++) {
 		if (sp_batch_nearly_full(remote)) {
-			ret = sp_batch_run(remote, err);
-			if (ret < 0)
-				return ret;
+			rc = sp_batch_run(remote, err);
+			if (rc < 0)
+				return rc;
 			sp_batch_begin(remote);
 		}
 		add_timer(remote, message->timers[i]);
 	}
-	sp_batch_call(remote, "leave the choice of timer ids to the kernel", __NR_prctl,
+	sp_batch_call(remote, "leave the choice of timer ids to the kernel", SYS_prctl,
 	              PR_TIMER_CREATE_RESTORE_IDS, PR_TIMER_CREATE_RESTORE_IDS_OFF, 0, 0, 0, 0);
 	return sp_batch_run(remote, err);
 }
 
-/* Makes the timers with ids from `first` to below `end`: wanted ones from `*timer` on, others
- * deleted. */
+/*
+ * Makes the timers with ids from `first` to below `end`: wanted ones from `*timer` on, others
+ * deleted.
+ */
 static int count_up(struct sp_remote *remote, uint32_t first, uint32_t end,
                     Sealpoint__PosixTimer *const **timer, Sealpoint__PosixTimer *const *last,
                     struct sp_error *err)
 {
 	remote_addr room, id = 0;
 	uint32_t given;
-	int ret;
+	int rc;
 
 	sp_batch_begin(remote);
 	room = sp_batch_room(remote, sizeof(given));
@@ -243,17 +243,17 @@ static int count_up(struct sp_remote *remote, uint32_t first, uint32_t end,
 			continue;
 		}
 		id = room;
-		sp_batch_call(remote, "make a timer", __NR_timer_create, CLOCK_MONOTONIC, 0, room,
-		              0, 0, 0);
-		sp_batch_call(remote, "delete a timer", __NR_timer_delete, next, 0, 0, 0, 0, 0);
+		sp_batch_call(remote, "make a timer", SYS_timer_create, CLOCK_MONOTONIC, 0, room, 0,
+		              0, 0);
+		sp_batch_call(remote, "delete a timer", SYS_timer_delete, next, 0, 0, 0, 0, 0);
 	}
-	ret = sp_batch_run(remote, err);
-	if (ret == 0)
-		ret = sp_batch_read(remote, id, &given, sizeof(given), err);
-	if (ret == 0 && given != end - 1)
+	rc = sp_batch_run(remote, err);
+	if (rc == 0)
+		rc = sp_batch_read(remote, id, &given, sizeof(given), err);
+	if (rc == 0 && given != end - 1)
 		return sp_fail(err, EAGAIN, "the kernel gave timer id %u instead of %u", given,
 		               end - 1);
-	return ret;
+	return rc;
 }
 
 static int make_by_counting(struct sp_remote *remote, const Sealpoint__PosixTimers *message,
@@ -269,10 +269,10 @@ static int make_by_counting(struct sp_remote *remote, const Sealpoint__PosixTime
 		               end - 1, IDS_MAX);
 	for (uint32_t next = 0; next < end; next += COUNTED_AT_ONCE) {
 		uint32_t stop = end - next < COUNTED_AT_ONCE ? end : next + COUNTED_AT_ONCE;
-		int ret = count_up(remote, next, stop, &timer, last, err);
+		int rc = count_up(remote, next, stop, &timer, last, err);
 
-		if (ret < 0)
-			return ret;
+		if (rc < 0)
+			return rc;
 	}
 	return 0;
 }
@@ -282,7 +282,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	sp_cleanup_message Sealpoint__PosixTimers *message =
 	        (void *)sp_blob_unpack(body, &sealpoint__posix_timers__descriptor, err);
 	int64_t result;
-	int ret;
+	int rc;
 
 	if (!message)
 		return -EBADMSG;
@@ -293,11 +293,10 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	if (!message->n_timers)
 		return 0;
 	sp_batch_begin(builder->remote);
-	ret = sp_remote_try(builder->remote, &result, err, "choose timer ids", __NR_prctl,
-	                    PR_TIMER_CREATE_RESTORE_IDS, PR_TIMER_CREATE_RESTORE_IDS_ON, 0, 0, 0,
-	                    0);
-	if (ret < 0)
-		return ret;
+	rc = sp_remote_try(builder->remote, &result, err, "choose timer ids", SYS_prctl,
+	                   PR_TIMER_CREATE_RESTORE_IDS, PR_TIMER_CREATE_RESTORE_IDS_ON, 0, 0, 0, 0);
+	if (rc < 0)
+		return rc;
 	return result == 0 ? make_with_ids(builder->remote, message, err)
 	                   : make_by_counting(builder->remote, message, err);
 }

@@ -30,42 +30,41 @@ static const struct {
 
 enum { BARRIERS = sizeof(barriers) / sizeof(barriers[0]) };
 
-/* --- saving ------------------------------------------------------------------------------------
- */
+/* --- saving --- */
 
 static int read_number(pid_t pid, const char *file, int base, long *value, struct sp_error *err)
 {
 	sp_cleanup_free char *text = NULL;
 	char path[64];
-	int ret;
+	int rc;
 
 	snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
-	ret = sp_read_file(AT_FDCWD, path, &text, NULL, err);
-	if (ret == 0)
+	rc = sp_read_file(AT_FDCWD, path, &text, NULL, err);
+	if (rc == 0)
 		*value = strtol(text, NULL, base);
-	return ret;
+	return rc;
 }
 
 static int read_prctls(struct sp_remote *remote, Sealpoint__ProcessSettings *message,
                        struct sp_error *err)
 {
 	size_t thp, merge;
-	int subreaper, ret;
+	int subreaper, rc;
 	remote_addr room;
 
 	sp_batch_begin(remote);
 	room = sp_batch_room(remote, sizeof(subreaper));
-	sp_batch_call(remote, "read the child subreaper flag", __NR_prctl, PR_GET_CHILD_SUBREAPER,
+	sp_batch_call(remote, "read the child subreaper flag", SYS_prctl, PR_GET_CHILD_SUBREAPER,
 	              room, 0, 0, 0, 0);
-	thp = sp_batch_try(remote, "read the huge page setting", __NR_prctl, PR_GET_THP_DISABLE, 0,
+	thp = sp_batch_try(remote, "read the huge page setting", SYS_prctl, PR_GET_THP_DISABLE, 0,
 	                   0, 0, 0, 0);
-	merge = sp_batch_try(remote, "read the memory merge setting", __NR_prctl,
+	merge = sp_batch_try(remote, "read the memory merge setting", SYS_prctl,
 	                     PR_GET_MEMORY_MERGE, 0, 0, 0, 0, 0);
-	ret = sp_batch_run(remote, err);
-	if (ret == 0)
-		ret = sp_batch_read(remote, room, &subreaper, sizeof(subreaper), err);
-	if (ret < 0)
-		return ret;
+	rc = sp_batch_run(remote, err);
+	if (rc == 0)
+		rc = sp_batch_read(remote, room, &subreaper, sizeof(subreaper), err);
+	if (rc < 0)
+		return rc;
 	message->child_subreaper = subreaper;
 	if (sp_batch_result(remote, thp) > 0)
 		message->thp_disable = (uint32_t)sp_batch_result(remote, thp);
@@ -80,15 +79,15 @@ static int read_prctls(struct sp_remote *remote, Sealpoint__ProcessSettings *mes
 static int try_barriers(struct sp_remote *remote, uint32_t *registered, struct sp_error *err)
 {
 	size_t calls[BARRIERS];
-	int ret;
+	int rc;
 
 	sp_batch_begin(remote);
 	for (int i = 0; i < BARRIERS; i++)
-		calls[i] = sp_batch_try(remote, "try the memory barriers", __NR_membarrier,
+		calls[i] = sp_batch_try(remote, "try the memory barriers", SYS_membarrier,
 		                        (uint64_t)barriers[i].command, 0, 0, 0, 0, 0);
-	ret = sp_batch_run(remote, err);
-	if (ret < 0)
-		return ret;
+	rc = sp_batch_run(remote, err);
+	if (rc < 0)
+		return rc;
 	for (int i = 0; i < BARRIERS; i++)
 		if (sp_batch_result(remote, calls[i]) >= 0)
 			*registered |= (uint32_t)barriers[i].registration;
@@ -98,14 +97,14 @@ static int try_barriers(struct sp_remote *remote, uint32_t *registered, struct s
 static int read_barriers(struct sp_remote *remote, uint32_t *registered, struct sp_error *err)
 {
 	int64_t result;
-	int ret;
+	int rc;
 
 	sp_batch_begin(remote);
-	ret = sp_remote_try(remote, &result, err, "read the memory barriers", __NR_membarrier,
-	                    SP_MEMBARRIER_CMD_GET_REGISTRATIONS, 0, 0, 0, 0, 0);
+	rc = sp_remote_try(remote, &result, err, "read the memory barriers", SYS_membarrier,
+	                   SP_MEMBARRIER_CMD_GET_REGISTRATIONS, 0, 0, 0, 0, 0);
 
-	if (ret < 0)
-		return ret;
+	if (rc < 0)
+		return rc;
 	if (result == -EINVAL)
 		return try_barriers(remote, registered, err);
 	if (result > 0)
@@ -118,25 +117,24 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	Sealpoint__ProcessSettings message = SEALPOINT__PROCESS_SETTINGS__INIT;
 	long oom_score_adj, coredump_filter;
 	pid_t pid = saver->process->pid;
-	int ret;
+	int rc;
 
-	ret = read_number(pid, "oom_score_adj", 10, &oom_score_adj, err);
-	if (ret == 0)
-		ret = read_number(pid, "coredump_filter", 16, &coredump_filter, err);
-	if (ret == 0)
-		ret = read_prctls(saver->remote, &message, err);
-	if (ret == 0)
-		ret = read_barriers(saver->remote, &message.membarrier, err);
-	if (ret < 0)
-		return ret;
+	rc = read_number(pid, "oom_score_adj", 10, &oom_score_adj, err);
+	if (rc == 0)
+		rc = read_number(pid, "coredump_filter", 16, &coredump_filter, err);
+	if (rc == 0)
+		rc = read_prctls(saver->remote, &message, err);
+	if (rc == 0)
+		rc = read_barriers(saver->remote, &message.membarrier, err);
+	if (rc < 0)
+		return rc;
 	message.oom_score_adj = (int32_t)oom_score_adj;
 	message.coredump_filter = (uint32_t)coredump_filter;
 	sp_blob_pack(body, &message.base);
 	return 0;
 }
 
-/* --- rebuilding ---------------------------------------------------------------------------------
- */
+/* --- rebuilding --- */
 
 static int write_number(uint32_t pid, const char *file, const char *format, long value,
                         struct sp_error *err)
@@ -155,16 +153,16 @@ static int set_prctls(struct sp_remote *remote, const Sealpoint__ProcessSettings
 	uint32_t thp_off = message->thp_disable & 1, thp_flags = message->thp_disable & ~1u;
 
 	sp_batch_begin(remote);
-	sp_batch_call(remote, "set the child subreaper flag", __NR_prctl, PR_SET_CHILD_SUBREAPER,
+	sp_batch_call(remote, "set the child subreaper flag", SYS_prctl, PR_SET_CHILD_SUBREAPER,
 	              message->child_subreaper, 0, 0, 0, 0);
-	sp_batch_call(remote, "set the huge page setting", __NR_prctl, PR_SET_THP_DISABLE, thp_off,
+	sp_batch_call(remote, "set the huge page setting", SYS_prctl, PR_SET_THP_DISABLE, thp_off,
 	              thp_flags, 0, 0, 0);
 	if (message->memory_merge)
-		sp_batch_call(remote, "set the memory merge setting", __NR_prctl,
+		sp_batch_call(remote, "set the memory merge setting", SYS_prctl,
 		              PR_SET_MEMORY_MERGE, 1, 0, 0, 0, 0);
 	for (int i = 0; i < BARRIERS; i++)
 		if (message->membarrier & (uint32_t)barriers[i].registration)
-			sp_batch_call(remote, "set the memory barriers", __NR_membarrier,
+			sp_batch_call(remote, "set the memory barriers", SYS_membarrier,
 			              (uint64_t)barriers[i].registration, 0, 0, 0, 0, 0);
 	return sp_batch_run(remote, err);
 }
@@ -174,18 +172,17 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	sp_cleanup_message Sealpoint__ProcessSettings *message =
 	        (void *)sp_blob_unpack(body, &sealpoint__process_settings__descriptor, err);
 	uint32_t pid = builder->process->pid;
-	int ret;
+	int rc;
 
 	if (!message)
 		return -EBADMSG;
-	ret = write_number(pid, "oom_score_adj", "%ld", message->oom_score_adj, err);
-	if (ret == 0)
-		ret = write_number(pid, "coredump_filter", "0x%lx", message->coredump_filter, err);
-	return ret < 0 ? ret : set_prctls(builder->remote, message, err);
+	rc = write_number(pid, "oom_score_adj", "%ld", message->oom_score_adj, err);
+	if (rc == 0)
+		rc = write_number(pid, "coredump_filter", "0x%lx", message->coredump_filter, err);
+	return rc < 0 ? rc : set_prctls(builder->remote, message, err);
 }
 
-/* --- before and after ----------------------------------------------------------------------------
- */
+/* --- before and after --- */
 
 static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData body,
                  struct sp_error *err)
@@ -193,19 +190,18 @@ static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData bod
 	sp_cleanup_message Sealpoint__ProcessSettings *message =
 	        (void *)sp_blob_unpack(body, &sealpoint__process_settings__descriptor, err);
 	long own;
-	int ret;
+	int rc;
 
 	if (!message)
 		return -EBADMSG;
-	ret = read_number(getpid(), "oom_score_adj", 10, &own, err);
-	if (ret < 0)
-		return ret;
+	rc = read_number(getpid(), "oom_score_adj", 10, &own, err);
+	if (rc < 0)
+		return rc;
 	if (message->oom_score_adj < own && !sp_capability_have(CAP_SYS_RESOURCE))
-		return sp_fail(
-		        err, EPERM,
-		        "its oom_score_adj, %d, is below sealpoint's own, %ld: run sealpoint "
-		        "with CAP_SYS_RESOURCE, or with that value (choom(1))",
-		        message->oom_score_adj, own);
+		return sp_fail(err, EPERM,
+		               "its oom_score_adj, %d, is below sealpoint's own, %ld: run "
+		               "sealpoint with CAP_SYS_RESOURCE, or with that value (choom(1))",
+		               message->oom_score_adj, own);
 	return 0;
 }
 

@@ -42,8 +42,7 @@ static bool claims(const struct sp_open_file *file)
 	return S_ISREG(file->stat.st_mode) && !is_internal(file);
 }
 
-/* --- dump --------------------------------------------------------------------------------------
- */
+/* --- dump --- */
 
 static bool is_generated(const struct sp_open_file *file)
 {
@@ -82,8 +81,7 @@ static int save_unlinked(struct sp_file_saver *saver, const struct sp_open_file 
 		return sp_fail(
 		        err, EFBIG,
 		        "it is unlinked, so its contents would have to be stored, and its %llu MiB "
-		        "are "
-		        "more than the limit of %llu MiB: raise it with --unlinked-limit",
+		        "are more than the limit of %llu MiB: raise it with --unlinked-limit",
 		        (unsigned long long)size >> 20, (unsigned long long)limit >> 20);
 	unlinked->mode = file->stat.st_mode & 07777;
 	unlinked->uid = file->stat.st_uid;
@@ -97,17 +95,17 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	Sealpoint__RegularFile message = SEALPOINT__REGULAR_FILE__INIT;
 	Sealpoint__RegularFile__Unlinked unlinked = SEALPOINT__REGULAR_FILE__UNLINKED__INIT;
 	sp_cleanup_free char *path = NULL;
-	int result;
+	int rc;
 
 	if (file->stat.st_nlink == 0) {
 		path = sp_file_path_last(file);
 		message.unlinked = &unlinked;
-		result = save_unlinked(saver, file, &unlinked, err);
+		rc = save_unlinked(saver, file, &unlinked, err);
 	} else {
-		result = sp_file_path_find(file, &path, err);
+		rc = sp_file_path_find(file, &path, err);
 	}
-	if (result)
-		return result;
+	if (rc)
+		return rc;
 	message.path = path;
 	message.position = file->position;
 	message.size = (uint64_t)file->stat.st_size;
@@ -124,8 +122,7 @@ static Sealpoint__RegularFile *unpack(ProtobufCBinaryData body, struct sp_error 
 	                                                err);
 }
 
-/* --- restore: files with a name ----------------------------------------------------------------
- */
+/* --- restore: files with a name --- */
 
 /* What the program's mappings make of the file. */
 struct mapped {
@@ -175,15 +172,13 @@ static int compare(struct sp_file_builder *builder, const Sealpoint__OpenFile *f
 	if (sp_page_up(size) < needed)
 		return sp_fail(err, EINVAL,
 		               "%s has shrunk from %llu to %llu bytes since the dump, and the "
-		               "program has the "
-		               "missing part mapped: put back the file as it was",
+		               "program has the missing part mapped: put back the file as it was",
 		               message->path, (unsigned long long)message->size,
 		               (unsigned long long)size);
 	if (mapped.executable && size != message->size)
 		return sp_fail(err, EINVAL,
 		               "%s is another version than at the dump (%llu bytes, not %llu), and "
-		               "the program "
-		               "runs code of it: put back the file as it was",
+		               "the program runs code of it: put back the file as it was",
 		               message->path, (unsigned long long)size,
 		               (unsigned long long)message->size);
 	sp_warn(builder->log, "%s has changed since the dump (%llu bytes then, %llu now)",
@@ -204,8 +199,7 @@ static int open_named(struct sp_file_builder *builder, const Sealpoint__OpenFile
 	return compare(builder, file, message, &now, err);
 }
 
-/* --- restore: files without a name -------------------------------------------------------------
- */
+/* --- restore: files without a name --- */
 
 /* The directory that the file was in, or if that is gone too, the nearest one above. */
 static int open_directory_of(const char *file_path, struct sp_error *err)
@@ -263,14 +257,14 @@ static int load(struct sp_file_builder *builder, const Sealpoint__RegularFile *m
                 struct sp_error *err)
 {
 	sp_cleanup_close int fd = sp_file_reopen(made, O_RDWR, err);
-	int result = 0;
+	int rc = 0;
 
 	if (fd < 0)
 		return fd;
 	if (message->unlinked->object)
-		result = sp_content_load(builder->checkpoint->pages, message->unlinked->object, fd,
-		                         message->size, err);
-	return result ? result : give_attributes(fd, message, err);
+		rc = sp_content_load(builder->checkpoint->pages, message->unlinked->object, fd,
+		                     message->size, err);
+	return rc ? rc : give_attributes(fd, message, err);
 }
 
 /* What was opened with O_TMPFILE still says so in its flags: the new one is used as it was made. */
@@ -280,10 +274,10 @@ static int make_unlinked(struct sp_file_builder *builder, const Sealpoint__OpenF
 	bool was_made_so = (file->flags & O_TMPFILE) == O_TMPFILE;
 	int flags = sp_file_path_flags(file);
 	sp_cleanup_close int made = make_nameless(message->path, was_made_so ? flags : O_RDWR, err);
-	int result = made < 0 ? made : load(builder, message, made, err);
+	int rc = made < 0 ? made : load(builder, message, made, err);
 
-	if (result)
-		return result;
+	if (rc)
+		return rc;
 	return was_made_so ? sp_steal_fd(&made) : sp_file_reopen(made, flags, err);
 }
 
@@ -297,40 +291,39 @@ static int open_unlinked(struct sp_file_builder *builder, const Sealpoint__OpenF
 	return *fd < 0 ? *fd : 0;
 }
 
-/* --- restore -----------------------------------------------------------------------------------
- */
+/* --- restore --- */
 
 static int open_regular(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
                         struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__RegularFile *message = unpack(file->body, err);
-	int result;
+	int rc;
 
 	if (!message)
 		return -EBADMSG;
 	if (message->unlinked)
-		result = open_unlinked(builder, file, message, fd, err);
+		rc = open_unlinked(builder, file, message, fd, err);
 	else
-		result = open_named(builder, file, message, fd, err);
-	if (!result && message->position && lseek(*fd, message->position, SEEK_SET) < 0)
-		result = sp_fail_errno(err, errno, "cannot go to position %lld",
-		                       (long long)message->position);
-	return result;
+		rc = open_named(builder, file, message, fd, err);
+	if (!rc && message->position && lseek(*fd, message->position, SEEK_SET) < 0)
+		rc = sp_fail_errno(err, errno, "cannot go to position %lld",
+		                   (long long)message->position);
+	return rc;
 }
 
 static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
                  struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__RegularFile *message = unpack(file->body, err);
-	int result;
+	int rc;
 
 	if (!message)
 		return -EBADMSG;
-	result = sp_file_path_check(message->path, err);
-	if (!result && message->unlinked && message->size && !message->unlinked->object &&
+	rc = sp_file_path_check(message->path, err);
+	if (!rc && message->unlinked && message->size && !message->unlinked->object &&
 	    !file->same_inode)
-		result = sp_fail(err, EBADMSG, "the contents of the unlinked file are missing");
-	return result;
+		rc = sp_fail(err, EBADMSG, "the contents of the unlinked file are missing");
+	return rc;
 }
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)

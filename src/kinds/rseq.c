@@ -30,10 +30,10 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 {
 	Sealpoint__Rseq message = SEALPOINT__RSEQ__INIT;
 	struct sp_ptrace_rseq_configuration configuration;
-	int ret = get_configuration(saver->thread->tid, &configuration, err);
+	int rc = get_configuration(saver->thread->tid, &configuration, err);
 
-	if (ret < 0 || !configuration.rseq_abi_pointer)
-		return ret;
+	if (rc < 0 || !configuration.rseq_abi_pointer)
+		return rc;
 	message.address = configuration.rseq_abi_pointer;
 	message.size = configuration.rseq_abi_size;
 	message.signature = configuration.signature;
@@ -50,7 +50,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 		return -EBADMSG;
 	sp_batch_begin(builder->remote);
 	return sp_remote_call(builder->remote, NULL, err, "register the restartable sequences",
-	                      __NR_rseq, message->address, message->size, 0, message->signature, 0,
+	                      SYS_rseq, message->address, message->size, 0, message->signature, 0,
 	                      0);
 }
 

@@ -25,13 +25,12 @@ enum {
 	POLICY_OTHER = 0, /* SCHED_OTHER; <sched.h> cannot be included beside linux/sched.h */
 };
 
-/* --- saving ------------------------------------------------------------------------------------
- */
+/* --- saving --- */
 
 static int get_attributes(pid_t tid, struct sched_attr *attr, struct sp_error *err)
 {
 	*attr = (struct sched_attr){.size = sizeof(*attr)};
-	if (syscall(__NR_sched_getattr, tid, attr, sizeof(*attr), 0) < 0)
+	if (syscall(SYS_sched_getattr, tid, attr, sizeof(*attr), 0) < 0)
 		return sp_fail_errno(err, errno, "cannot read its scheduling policy");
 	return 0;
 }
@@ -51,10 +50,10 @@ static bool is_usual_slice(const struct sched_attr *attr)
 static int save_attributes(pid_t tid, Sealpoint__Scheduling *message, struct sp_error *err)
 {
 	struct sched_attr attr;
-	int ret = get_attributes(tid, &attr, err);
+	int rc = get_attributes(tid, &attr, err);
 
-	if (ret < 0)
-		return ret;
+	if (rc < 0)
+		return rc;
 	message->policy = attr.sched_policy;
 	message->flags = attr.sched_flags;
 	message->nice = attr.sched_nice;
@@ -81,7 +80,7 @@ static int save_affinity(pid_t tid, uint8_t bits[AFFINITY_SIZE], Sealpoint__Sche
                          struct sp_error *err)
 {
 	unsigned processors = (unsigned)sysconf(_SC_NPROCESSORS_CONF), allowed = 0;
-	long size = syscall(__NR_sched_getaffinity, tid, AFFINITY_SIZE, bits);
+	long size = syscall(SYS_sched_getaffinity, tid, AFFINITY_SIZE, bits);
 
 	if (size < 0)
 		return sp_fail_errno(err, errno, "cannot read its processor affinity");
@@ -109,7 +108,7 @@ static uint32_t derived_io_priority(const Sealpoint__Scheduling *message)
 
 static int save_io_priority(pid_t tid, Sealpoint__Scheduling *message, struct sp_error *err)
 {
-	long priority = syscall(__NR_ioprio_get, IOPRIO_WHO_PROCESS, tid);
+	long priority = syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, tid);
 
 	if (priority < 0)
 		return sp_fail_errno(err, errno, "cannot read its I/O priority");
@@ -128,13 +127,13 @@ static int save_timer_slack(pid_t tid, Sealpoint__Scheduling *message, struct sp
 {
 	sp_cleanup_free char *text = NULL;
 	char path[64];
-	int ret;
+	int rc;
 
 	slack_path(tid, path, sizeof(path));
-	ret = sp_read_file(AT_FDCWD, path, &text, NULL, err);
-	if (ret == 0)
+	rc = sp_read_file(AT_FDCWD, path, &text, NULL, err);
+	if (rc == 0)
 		message->timer_slack_ns = strtoull(text, NULL, 10);
-	return ret;
+	return rc;
 }
 
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
@@ -142,22 +141,21 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	Sealpoint__Scheduling message = SEALPOINT__SCHEDULING__INIT;
 	uint8_t affinity[AFFINITY_SIZE];
 	pid_t tid = saver->thread->tid;
-	int ret;
+	int rc;
 
-	ret = save_attributes(tid, &message, err);
-	if (ret == 0)
-		ret = save_affinity(tid, affinity, &message, err);
-	if (ret == 0)
-		ret = save_io_priority(tid, &message, err);
-	if (ret == 0)
-		ret = save_timer_slack(tid, &message, err);
-	if (ret == 0)
+	rc = save_attributes(tid, &message, err);
+	if (rc == 0)
+		rc = save_affinity(tid, affinity, &message, err);
+	if (rc == 0)
+		rc = save_io_priority(tid, &message, err);
+	if (rc == 0)
+		rc = save_timer_slack(tid, &message, err);
+	if (rc == 0)
 		sp_blob_pack(body, &message.base);
-	return ret;
+	return rc;
 }
 
-/* --- rebuilding ---------------------------------------------------------------------------------
- */
+/* --- rebuilding --- */
 
 static int set_affinity(pid_t tid, const Sealpoint__Scheduling *message, struct sp_error *err)
 {
@@ -169,7 +167,7 @@ static int set_affinity(pid_t tid, const Sealpoint__Scheduling *message, struct 
 		bits = memset(all, 0xff, sizeof(all));
 		size = sizeof(all);
 	}
-	if (syscall(__NR_sched_setaffinity, tid, size, bits) < 0)
+	if (syscall(SYS_sched_setaffinity, tid, size, bits) < 0)
 		return sp_fail_errno(err, errno, "cannot set its processor affinity");
 	return 0;
 }
@@ -192,7 +190,7 @@ static int set_attributes(pid_t tid, const Sealpoint__Scheduling *message, struc
 		attr.sched_util_min = message->utilization_min;
 		attr.sched_util_max = message->utilization_max;
 	}
-	if (syscall(__NR_sched_setattr, tid, &attr, 0) < 0)
+	if (syscall(SYS_sched_setattr, tid, &attr, 0) < 0)
 		return sp_fail_errno(err, errno,
 		                     "cannot set scheduling policy %u, priority %u, nice %d",
 		                     message->policy, message->priority, message->nice);
@@ -214,22 +212,21 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	sp_cleanup_message Sealpoint__Scheduling *message =
 	        (void *)sp_blob_unpack(body, &sealpoint__scheduling__descriptor, err);
 	pid_t tid = (pid_t)builder->thread->tid;
-	int ret;
+	int rc;
 
 	if (!message)
 		return -EBADMSG;
-	ret = set_affinity(tid, message, err);
-	if (ret == 0)
-		ret = set_timer_slack(tid, message, err);
-	if (ret == 0)
-		ret = set_attributes(tid, message, err);
-	if (ret == 0 && syscall(__NR_ioprio_set, IOPRIO_WHO_PROCESS, tid, message->io_priority) < 0)
+	rc = set_affinity(tid, message, err);
+	if (rc == 0)
+		rc = set_timer_slack(tid, message, err);
+	if (rc == 0)
+		rc = set_attributes(tid, message, err);
+	if (rc == 0 && syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, tid, message->io_priority) < 0)
 		return sp_fail_errno(err, errno, "cannot set its I/O priority");
-	return ret;
+	return rc;
 }
 
-/* --- before and after ----------------------------------------------------------------------------
- */
+/* --- before and after --- */
 
 static int check_processors(const Sealpoint__Scheduling *message, struct sp_error *err)
 {
@@ -240,11 +237,10 @@ static int check_processors(const Sealpoint__Scheduling *message, struct sp_erro
 	for (unsigned i = 0; i < processors; i++)
 		if (has_bit(message->affinity.data, message->affinity.len, i))
 			return 0;
-	return sp_fail(
-	        err, EINVAL,
-	        "this machine has none of the processors that it is bound to (there are %u): "
-	        "free it with taskset(1) before the dump",
-	        processors);
+	return sp_fail(err, EINVAL,
+	               "this machine has none of the processors that it is bound to (there are "
+	               "%u): free it with taskset(1) before the dump",
+	               processors);
 }
 
 static bool needs_priority(const Sealpoint__Scheduling *message)
@@ -263,11 +259,10 @@ static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData bod
 	if (!message)
 		return -EBADMSG;
 	if (needs_priority(message) && !sp_capability_have(CAP_SYS_NICE))
-		return sp_fail(
-		        err, EPERM,
-		        "it runs with a priority (policy %u, nice %d) that sealpoint may not "
-		        "give: run sealpoint with CAP_SYS_NICE",
-		        message->policy, message->nice);
+		return sp_fail(err, EPERM,
+		               "it runs with a priority (policy %u, nice %d) that sealpoint may "
+		               "not give: run sealpoint with CAP_SYS_NICE",
+		               message->policy, message->nice);
 	return check_processors(message, err);
 }
 

@@ -5,10 +5,10 @@
  * They are installed before credentials are given up, because a program may have lost since then
  * what it needed to install them; the tracer suspends them meanwhile (PTRACE_O_SUSPEND_SECCOMP).
  *
- * Filters that all threads begin with are installed by the leader for all of them at once, before any
- * thread installs its others: the kernel knows a shared filter from an equal one when a program asks
- * for more filters in all its threads (SECCOMP_FILTER_FLAG_TSYNC). That is a facet of the process, which
- * finds the filters in those of the threads.
+ * Filters that all threads begin with are installed by the leader for all of them at once, before
+ * any thread installs its others: the kernel knows a shared filter from an equal one when a program
+ * asks for more filters in all its threads (SECCOMP_FILTER_FLAG_TSYNC). That is a facet of the
+ * process, which finds the filters in those of the threads.
  *
  * SECCOMP_FILTER_FLAG_SPEC_ALLOW cannot be read back. It is always given, and only keeps the filter
  * from changing how the processor may speculate, which is a setting of the thread of its own
@@ -28,13 +28,12 @@
 
 enum { FILTERS_MAX = 4096 }; /* the kernel's bound on instructions of a chain allows fewer */
 
-/* --- saving ------------------------------------------------------------------------------------
- */
+/* --- saving --- */
 
 /* Raw: the C library's header and the kernel's cannot be included together. */
 static long ptrace_seccomp(long request, pid_t tid, uint64_t address, void *data)
 {
-	return syscall(__NR_ptrace, request, tid, address, data);
+	return syscall(SYS_ptrace, request, tid, address, data);
 }
 
 static bool asks_a_listener(const struct sock_filter *program, size_t length)
@@ -83,18 +82,18 @@ static int read_filters(pid_t tid, Sealpoint__Seccomp *message, struct sp_error 
 	message->filters = sp_alloc_zeroed(FILTERS_MAX, sizeof(*message->filters));
 	for (uint64_t i = 0; i < FILTERS_MAX; i++) {
 		Sealpoint__SeccompFilter *filter = sp_alloc(sizeof(*filter));
-		int ret;
+		int rc;
 
 		sealpoint__seccomp_filter__init(filter);
 		message->filters[message->n_filters++] = filter;
-		ret = read_filter(tid, i, filter, err);
-		if (ret == 1) {
+		rc = read_filter(tid, i, filter, err);
+		if (rc == 1) {
 			sealpoint__seccomp_filter__free_unpacked(filter, NULL);
 			message->n_filters--;
 			return 0;
 		}
-		if (ret < 0)
-			return ret;
+		if (rc < 0)
+			return rc;
 	}
 	return sp_fail(err, E2BIG, "it has over %d seccomp filters", FILTERS_MAX);
 }
@@ -110,20 +109,19 @@ static bool has_filters(const char *status)
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Seccomp *message = sp_alloc(sizeof(*message));
-	int ret = 0;
+	int rc = 0;
 
 	sealpoint__seccomp__init(message);
 	message->strict = sp_status_is(saver->status, "Seccomp", "1");
 	if (has_filters(saver->status))
-		ret = read_filters(saver->thread->tid, message, err);
-	if (ret < 0 || (!message->strict && !message->n_filters))
-		return ret;
+		rc = read_filters(saver->thread->tid, message, err);
+	if (rc < 0 || (!message->strict && !message->n_filters))
+		return rc;
 	sp_blob_pack(body, &message->base);
 	return 0;
 }
 
-/* --- rebuilding ---------------------------------------------------------------------------------
- */
+/* --- rebuilding --- */
 
 static Sealpoint__Seccomp *unpack(ProtobufCBinaryData body, struct sp_error *err)
 {
@@ -189,21 +187,24 @@ static int install(struct sp_remote *remote, const Sealpoint__SeccompFilter *fil
 		remote_addr filter;
 	} program = {.length = (uint16_t)(filter->program.len / sizeof(struct sock_filter))};
 	int64_t result;
-	int ret;
+	int rc;
 
 	sp_batch_begin(remote);
 	program.filter = sp_batch_put(remote, filter->program.data, filter->program.len);
-	ret = sp_remote_call(remote, &result, err, "install a seccomp filter", __NR_seccomp,
-	                     SECCOMP_SET_MODE_FILTER,
-	                     flags | filter->flags | SECCOMP_FILTER_FLAG_SPEC_ALLOW,
-	                     sp_batch_put(remote, &program, sizeof(program)), 0, 0, 0);
-	if (ret == 0 && result > 0)
+	rc = sp_remote_call(remote, &result, err, "install a seccomp filter", SYS_seccomp,
+	                    SECCOMP_SET_MODE_FILTER,
+	                    flags | filter->flags | SECCOMP_FILTER_FLAG_SPEC_ALLOW,
+	                    sp_batch_put(remote, &program, sizeof(program)), 0, 0, 0);
+	if (rc == 0 && result > 0)
 		return sp_fail(err, EBUSY, "thread %lld does not take the seccomp filter over",
 		               (long long)result);
-	return ret;
+	return rc;
 }
 
-/* The process's facet says only that there may be shared filters: it is saved when the leader has any. */
+/*
+ * The process's facet says only that there may be shared filters: it is saved when the leader has
+ * any.
+ */
 static int save_shared(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
 {
 	Sealpoint__SharedSeccomp message = SEALPOINT__SHARED_SECCOMP__INIT;
@@ -218,14 +219,14 @@ static int rebuild_shared(struct sp_facet_builder *builder, ProtobufCBinaryData 
 {
 	sp_cleanup_message Sealpoint__Seccomp *own = unpack(facet_of(builder->thread), err);
 	size_t shared;
-	int ret;
+	int rc;
 
 	if (!own)
 		return -EBADMSG;
-	ret = count_shared(builder, own, &shared, err);
-	for (size_t i = 0; ret == 0 && i < shared; i++)
-		ret = install(builder->remote, own->filters[i], SECCOMP_FILTER_FLAG_TSYNC, err);
-	return ret;
+	rc = count_shared(builder, own, &shared, err);
+	for (size_t i = 0; rc == 0 && i < shared; i++)
+		rc = install(builder->remote, own->filters[i], SECCOMP_FILTER_FLAG_TSYNC, err);
+	return rc;
 }
 
 /* How many filters thread `tid` has beyond those of sealpoint itself, which a stub inherits. */
@@ -233,37 +234,37 @@ static int count_installed(pid_t pid, pid_t tid, size_t *installed, struct sp_er
 {
 	sp_cleanup_free char *status = NULL, *own = NULL;
 	uint64_t filters, own_filters;
-	int ret = sp_status_read(pid, tid, &status, err);
+	int rc = sp_status_read(pid, tid, &status, err);
 
-	if (ret == 0)
-		ret = sp_status_read(getpid(), getpid(), &own, err);
-	if (ret == 0)
-		ret = sp_status_number(status, "Seccomp_filters", 10, &filters, err);
-	if (ret == 0)
-		ret = sp_status_number(own, "Seccomp_filters", 10, &own_filters, err);
-	if (ret == 0)
+	if (rc == 0)
+		rc = sp_status_read(getpid(), getpid(), &own, err);
+	if (rc == 0)
+		rc = sp_status_number(status, "Seccomp_filters", 10, &filters, err);
+	if (rc == 0)
+		rc = sp_status_number(own, "Seccomp_filters", 10, &own_filters, err);
+	if (rc == 0)
 		*installed = filters - own_filters;
-	return ret;
+	return rc;
 }
 
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Seccomp *message = unpack(body, err);
 	size_t installed = 0;
-	int ret;
+	int rc;
 
 	if (!message)
 		return -EBADMSG;
 	if (message->strict) {
 		sp_batch_begin(builder->remote);
 		return sp_remote_call(builder->remote, NULL, err, "set the strict seccomp mode",
-		                      __NR_seccomp, SECCOMP_SET_MODE_STRICT, 0, 0, 0, 0, 0);
+		                      SYS_seccomp, SECCOMP_SET_MODE_STRICT, 0, 0, 0, 0, 0);
 	}
-	ret = count_installed((pid_t)builder->process->pid, (pid_t)builder->thread->tid, &installed,
-	                      err);
-	for (size_t i = installed; ret == 0 && i < message->n_filters; i++)
-		ret = install(builder->remote, message->filters[i], 0, err);
-	return ret;
+	rc = count_installed((pid_t)builder->process->pid, (pid_t)builder->thread->tid, &installed,
+	                     err);
+	for (size_t i = installed; rc == 0 && i < message->n_filters; i++)
+		rc = install(builder->remote, message->filters[i], 0, err);
+	return rc;
 }
 
 static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData body,

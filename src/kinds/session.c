@@ -24,10 +24,10 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	Sealpoint__Session message = SEALPOINT__SESSION__INIT;
 	pid_t pid = saver->process->pid;
 	struct sp_stat stat;
-	int ret = sp_stat_read(pid, pid, &stat, err);
+	int rc = sp_stat_read(pid, pid, &stat, err);
 
-	if (ret < 0)
-		return ret;
+	if (rc < 0)
+		return rc;
 	message.leads_session = stat.session == pid;
 	if (!message.leads_session && !saver->options->shell_job)
 		return refuse_foreign(stat.session, err);
@@ -46,7 +46,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 		return -EBADMSG;
 	sp_batch_begin(builder->remote);
 	if (message->leads_session)
-		return sp_remote_call(builder->remote, NULL, err, "begin the session", __NR_setsid,
+		return sp_remote_call(builder->remote, NULL, err, "begin the session", SYS_setsid,
 		                      0, 0, 0, 0, 0, 0);
 	if (!builder->options->shell_job)
 		return refuse_foreign((int32_t)message->session, err);

@@ -42,12 +42,11 @@ static int shared_memory_save(struct sp_file_saver *saver, const struct sp_open_
 	Sealpoint__SharedMemory message = SEALPOINT__SHARED_MEMORY__INIT;
 
 	if (is_system_v(file))
-		return sp_fail(
-		        err, EOPNOTSUPP,
-		        "it is a System V shared memory segment (shmget(2), id %lu), which "
-		        "sealpoint cannot save yet; have the program detach it (shmdt(2)) or "
-		        "use POSIX shared memory instead",
-		        (unsigned long)file->stat.st_ino);
+		return sp_fail(err, EOPNOTSUPP,
+		               "it is a System V shared memory segment (shmget(2), id %lu), which "
+		               "sealpoint cannot save yet; have the program detach it (shmdt(2)) "
+		               "or use POSIX shared memory instead",
+		               (unsigned long)file->stat.st_ino);
 	message.size = (uint64_t)file->stat.st_size;
 	message.huge_page_shift = sp_huge_page_shift(file->fd);
 	if (sp_file_save_contents(saver, file, &message.object, err) < 0)

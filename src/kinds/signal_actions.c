@@ -33,17 +33,17 @@ static int read_actions(struct sp_remote *remote, struct kernel_sigaction action
                         struct sp_error *err)
 {
 	remote_addr room;
-	int ret;
+	int rc;
 
 	sp_batch_begin(remote);
 	room = sp_batch_room(remote, (SIGNALS + 1) * sizeof(*actions));
 	for (unsigned i = 1; i <= SIGNALS; i++)
 		if (can_be_set(i))
-			sp_batch_call(remote, "read the signal actions", __NR_rt_sigaction, i, 0,
+			sp_batch_call(remote, "read the signal actions", SYS_rt_sigaction, i, 0,
 			              room + i * sizeof(*actions), sizeof(uint64_t), 0, 0);
-	ret = sp_batch_run(remote, err);
-	if (ret < 0)
-		return ret;
+	rc = sp_batch_run(remote, err);
+	if (rc < 0)
+		return rc;
 	return sp_batch_read(remote, room, actions, (SIGNALS + 1) * sizeof(*actions), err);
 }
 
@@ -52,10 +52,10 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	Sealpoint__SignalActions message = SEALPOINT__SIGNAL_ACTIONS__INIT;
 	Sealpoint__SignalAction items[SIGNALS], *pointers[SIGNALS];
 	struct kernel_sigaction actions[SIGNALS + 1];
-	int ret = read_actions(saver->remote, actions, err);
+	int rc = read_actions(saver->remote, actions, err);
 
-	if (ret < 0)
-		return ret;
+	if (rc < 0)
+		return rc;
 	message.actions = pointers;
 	for (unsigned i = 1; i <= SIGNALS; i++) {
 		Sealpoint__SignalAction *item = &items[message.n_actions];
@@ -96,7 +96,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	room = sp_batch_put(builder->remote, actions, sizeof(actions));
 	for (unsigned i = 1; i <= SIGNALS; i++)
 		if (can_be_set(i))
-			sp_batch_call(builder->remote, "set a signal action", __NR_rt_sigaction, i,
+			sp_batch_call(builder->remote, "set a signal action", SYS_rt_sigaction, i,
 			              room + i * sizeof(*actions), 0, sizeof(uint64_t), 0, 0);
 	return sp_batch_run(builder->remote, err);
 }

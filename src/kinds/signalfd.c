@@ -37,7 +37,7 @@ static int signalfd_open(struct sp_file_builder *builder, const Sealpoint__OpenF
 	if (!message)
 		return -EBADMSG;
 	/* The C library's sigset_t is larger than the kernel's, so the call is made without it. */
-	*fd = (int)syscall(__NR_signalfd4, -1, &message->mask, sizeof(message->mask), SFD_CLOEXEC);
+	*fd = (int)syscall(SYS_signalfd4, -1, &message->mask, sizeof(message->mask), SFD_CLOEXEC);
 	if (*fd < 0)
 		return sp_fail_errno(err, errno, "signalfd");
 	return 0;

@@ -139,8 +139,7 @@ static const struct option *find_option(const Sealpoint__SocketOption *saved)
 	return NULL;
 }
 
-/* --- saving ------------------------------------------------------------------------------------
- */
+/* --- saving --- */
 
 /* A socket that has a filter can report how long it is, or that it may not be read. */
 static int refuse_filter(int fd, struct sp_error *err)
@@ -150,10 +149,9 @@ static int refuse_filter(int fd, struct sp_error *err)
 	if (!getsockopt(fd, SOL_SOCKET, SO_GET_FILTER, NULL, &instructions) && !instructions)
 		return 0;
 	if (instructions || errno == EACCES)
-		return sp_fail(
-		        err, EOPNOTSUPP,
-		        "it has a BPF filter (SO_ATTACH_FILTER), which sealpoint cannot save yet; "
-		        "let the program detach it");
+		return sp_fail(err, EOPNOTSUPP,
+		               "it has a BPF filter (SO_ATTACH_FILTER), which sealpoint cannot "
+		               "save yet; let the program detach it");
 	return 0;
 }
 
@@ -220,8 +218,7 @@ void sp_socket_options_release(struct sp_socket_options *saved)
 	*saved = (struct sp_socket_options){0};
 }
 
-/* --- setting -----------------------------------------------------------------------------------
- */
+/* --- setting --- */
 
 /* The kernel doubles what it is given, and has a limit that CAP_NET_ADMIN passes by. */
 static int set_buffer_size(int fd, int name, const void *value)
@@ -271,8 +268,8 @@ int sp_socket_options_check(Sealpoint__SocketOption *const *list, size_t count,
 
 		if (!option)
 			return sp_fail(err, EBADMSG,
-			               "the image has a socket option that sealpoint does not "
-			               "know (level %u, name %u)",
+			               "the image has a socket option that sealpoint does not know "
+			               "(level %u, name %u)",
 			               list[i]->level, list[i]->name);
 		if (option->text ? list[i]->value.len >= option->size
 		                 : list[i]->value.len > option->size || !list[i]->value.len)

@@ -17,7 +17,8 @@ struct sp_socket_options {
 	size_t count;
 };
 
-/** Reads all options of the table. Refuses a socket with a BPF filter, which cannot be told apart.
+/**
+ * Reads all options of the table. Refuses a socket with a BPF filter, which cannot be told apart.
  */
 int sp_socket_options_save(int fd, struct sp_socket_options *options, struct sp_error *err);
 void sp_socket_options_release(struct sp_socket_options *options);

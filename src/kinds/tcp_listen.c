@@ -38,11 +38,10 @@ static int check_waiting(struct sp_file_saver *saver, const struct sp_open_file 
 		return 0;
 	sp_inet_address_text(&socket->local, text);
 	if (!saver->options->tcp_close)
-		return sp_fail(
-		        err, EOPNOTSUPP,
-		        "%u connections to %s wait for the program to accept them; let it do so, "
-		        "or give --tcp-close to drop them",
-		        waiting, text);
+		return sp_fail(err, EOPNOTSUPP,
+		               "%u connections to %s wait for the program to accept them; let it "
+		               "do so, or give --tcp-close to drop them",
+		               waiting, text);
 	sp_warn(saver->log,
 	        "descriptor %d of process %d: %u connections to %s that wait to be accepted are "
 	        "dropped",

@@ -52,11 +52,10 @@ static int give_up_connection(struct sp_file_saver *saver, const struct sp_open_
 	if (!getpeername(file->fd, &peer.any, &size))
 		sp_inet_address_text(&peer, there);
 	if (!saver->options->tcp_close)
-		return sp_fail(
-		        err, EOPNOTSUPP,
-		        "its connection from %s to %s is %s; close it at either end, or give "
-		        "--tcp-close to restore it closed",
-		        here, there, state_name(state));
+		return sp_fail(err, EOPNOTSUPP,
+		               "its connection from %s to %s is %s; close it at either end, or "
+		               "give --tcp-close to restore it closed",
+		               here, there, state_name(state));
 	sp_warn(saver->log,
 	        "descriptor %d of process %d: the TCP connection from %s to %s is given up",
 	        file->number, file->pid, here, there);
@@ -76,10 +75,9 @@ static int refuse_error(int fd, struct sp_error *err)
 	struct pollfd poll_fd = {.fd = fd};
 
 	if (poll(&poll_fd, 1, 0) > 0 && (poll_fd.revents & POLLERR))
-		return sp_fail(
-		        err, EOPNOTSUPP,
-		        "its connection has failed and the program has not seen the error yet; let "
-		        "it do so, or give --tcp-close to restore it closed");
+		return sp_fail(err, EOPNOTSUPP,
+		               "its connection has failed and the program has not seen the error "
+		               "yet; let it do so, or give --tcp-close to restore it closed");
 	return 0;
 }
 

@@ -44,17 +44,15 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	Sealpoint__Terminal message = SEALPOINT__TERMINAL__INIT;
 
 	if (is_auxiliary(file, MINOR_PTMX))
-		return sp_fail(err, EOPNOTSUPP,
-		               "it is the master of a pseudoterminal, which sealpoint cannot save "
-		               "yet: dump "
-		               "the program that runs in the terminal, not the one that draws it");
-	if (!saver->options->shell_job)
 		return sp_fail(
 		        err, EOPNOTSUPP,
-		        "the terminal belongs to somebody else: give --shell-job to let the "
-		        "program "
-		        "have the terminal of the restore in its place, or start it without one "
-		        "(setsid PROGRAM </dev/null >FILE 2>&1)");
+		        "it is the master of a pseudoterminal, which sealpoint cannot save yet: "
+		        "dump the program that runs in the terminal, not the one that draws it");
+	if (!saver->options->shell_job)
+		return sp_fail(err, EOPNOTSUPP,
+		               "the terminal belongs to somebody else: give --shell-job to let the "
+		               "program have the terminal of the restore in its place, or start it "
+		               "without one (setsid PROGRAM </dev/null >FILE 2>&1)");
 	message.path = file->link;
 	message.controlling = is_auxiliary(file, MINOR_TTY);
 	sp_blob_pack(body, &message.base);
@@ -66,8 +64,10 @@ static Sealpoint__Terminal *unpack(ProtobufCBinaryData body, struct sp_error *er
 	return (Sealpoint__Terminal *)sp_blob_unpack(body, &sealpoint__terminal__descriptor, err);
 }
 
-/* An open file of its own, so that its flags are not those of the shell. Returns -1 if there is
- * none. */
+/*
+ * An open file of its own, so that its flags are not those of the shell. Returns -1 if there is
+ * none.
+ */
 static int open_standard_terminal(int flags)
 {
 	for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++)

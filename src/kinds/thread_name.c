@@ -17,13 +17,13 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	sp_cleanup_free char *name = NULL;
 	char path[64];
 	size_t size;
-	int ret;
+	int rc;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", saver->process->pid,
 	         saver->thread->tid);
-	ret = sp_read_file(AT_FDCWD, path, &name, &size, err);
-	if (ret < 0)
-		return ret;
+	rc = sp_read_file(AT_FDCWD, path, &name, &size, err);
+	if (rc < 0)
+		return rc;
 	message.name.data = (uint8_t *)name;
 	message.name.len = size ? size - 1 : 0; /* the newline is the file's */
 	sp_blob_pack(body, &message.base);
@@ -43,7 +43,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	if (message->name.len)
 		memcpy(name, message->name.data, message->name.len);
 	sp_batch_begin(builder->remote);
-	return sp_remote_call(builder->remote, NULL, err, "set the thread name", __NR_prctl,
+	return sp_remote_call(builder->remote, NULL, err, "set the thread name", SYS_prctl,
 	                      PR_SET_NAME, sp_batch_put(builder->remote, name, sizeof(name)), 0, 0,
 	                      0, 0);
 }

@@ -19,21 +19,21 @@ static int read_own(struct sp_remote *remote, stack_t *stack, uint64_t *clear_ti
                     struct sp_error *err)
 {
 	remote_addr stack_room, tid_room;
-	int ret;
+	int rc;
 
 	sp_batch_begin(remote);
 	stack_room = sp_batch_room(remote, sizeof(*stack));
 	tid_room = sp_batch_room(remote, sizeof(*clear_tid));
-	sp_batch_call(remote, "read the alternate signal stack", __NR_sigaltstack, 0, stack_room, 0,
+	sp_batch_call(remote, "read the alternate signal stack", SYS_sigaltstack, 0, stack_room, 0,
 	              0, 0, 0);
-	sp_batch_call(remote, "read the clear_child_tid", __NR_prctl, PR_GET_TID_ADDRESS, tid_room,
+	sp_batch_call(remote, "read the clear_child_tid", SYS_prctl, PR_GET_TID_ADDRESS, tid_room,
 	              0, 0, 0, 0);
-	ret = sp_batch_run(remote, err);
-	if (ret == 0)
-		ret = sp_batch_read(remote, stack_room, stack, sizeof(*stack), err);
-	if (ret == 0)
-		ret = sp_batch_read(remote, tid_room, clear_tid, sizeof(*clear_tid), err);
-	return ret;
+	rc = sp_batch_run(remote, err);
+	if (rc == 0)
+		rc = sp_batch_read(remote, stack_room, stack, sizeof(*stack), err);
+	if (rc == 0)
+		rc = sp_batch_read(remote, tid_room, clear_tid, sizeof(*clear_tid), err);
+	return rc;
 }
 
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
@@ -42,11 +42,11 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	size_t robust_list_size = 0;
 	void *robust_list = NULL;
 	stack_t stack;
-	int ret = read_own(saver->remote, &stack, &message.clear_tid, err);
+	int rc = read_own(saver->remote, &stack, &message.clear_tid, err);
 
-	if (ret < 0)
-		return ret;
-	if (syscall(__NR_get_robust_list, saver->thread->tid, &robust_list, &robust_list_size) < 0)
+	if (rc < 0)
+		return rc;
+	if (syscall(SYS_get_robust_list, saver->thread->tid, &robust_list, &robust_list_size) < 0)
 		return sp_fail_errno(err, errno, "cannot read its list of robust futexes");
 	if (robust_list) {
 		message.robust_list = (uintptr_t)robust_list;
@@ -78,14 +78,14 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 		        .ss_size = message->stack_size,
 		};
 
-		sp_batch_call(remote, "set the alternate signal stack", __NR_sigaltstack,
+		sp_batch_call(remote, "set the alternate signal stack", SYS_sigaltstack,
 		              sp_batch_put(remote, &stack, sizeof(stack)), 0, 0, 0, 0, 0);
 	}
 	if (message->robust_list)
-		sp_batch_call(remote, "set the list of robust futexes", __NR_set_robust_list,
+		sp_batch_call(remote, "set the list of robust futexes", SYS_set_robust_list,
 		              message->robust_list, message->robust_list_size, 0, 0, 0, 0);
-	sp_batch_call(remote, "set the clear_child_tid", __NR_set_tid_address, message->clear_tid,
-	              0, 0, 0, 0, 0);
+	sp_batch_call(remote, "set the clear_child_tid", SYS_set_tid_address, message->clear_tid, 0,
+	              0, 0, 0, 0);
 	return sp_batch_run(remote, err);
 }
 

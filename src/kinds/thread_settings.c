@@ -30,7 +30,8 @@
 
 enum { SPECULATION_FEATURES = 3 }; /* PR_SPEC_STORE_BYPASS, _INDIRECT_BRANCH, _L1D_FLUSH */
 
-/* What prctl(PR_SET_IO_FLUSHER) sets in a task's flags: PR_GET_IO_FLUSHER needs CAP_SYS_RESOURCE.
+/*
+ * What prctl(PR_SET_IO_FLUSHER) sets in a task's flags: PR_GET_IO_FLUSHER needs CAP_SYS_RESOURCE.
  */
 #define PF_IO_FLUSHER (0x00080000u | 0x00100000u)
 
@@ -49,16 +50,14 @@ static int refuse_unsupported(const struct sp_facet_saver *saver, struct sp_erro
 		               "it uses system call user dispatch (prctl(2)), which sealpoint does "
 		               "not support yet: switch it off before the dump");
 	if (sp_status_find(saver->status, "x86_Thread_features", &features, &length) && length)
-		return sp_fail(
-		        err, ENOTSUP,
-		        "it has a shadow stack (%.*s), which sealpoint does not support yet: "
-		        "start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off",
-		        (int)length, features);
+		return sp_fail(err, ENOTSUP,
+		               "it has a shadow stack (%.*s), which sealpoint does not support "
+		               "yet: start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off",
+		               (int)length, features);
 	return 0;
 }
 
-/* --- saving ------------------------------------------------------------------------------------
- */
+/* --- saving --- */
 
 static int read_outside(const struct sp_facet_saver *saver, Sealpoint__ThreadSettings *message,
                         struct sp_error *err)
@@ -67,14 +66,14 @@ static int read_outside(const struct sp_facet_saver *saver, Sealpoint__ThreadSet
 	sp_cleanup_free char *personality = NULL;
 	struct sp_stat stat;
 	char path[64];
-	int ret;
+	int rc;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/personality", pid, tid);
-	ret = sp_read_file(AT_FDCWD, path, &personality, NULL, err);
-	if (ret == 0)
-		ret = sp_stat_read(pid, tid, &stat, err);
-	if (ret < 0)
-		return ret;
+	rc = sp_read_file(AT_FDCWD, path, &personality, NULL, err);
+	if (rc == 0)
+		rc = sp_stat_read(pid, tid, &stat, err);
+	if (rc < 0)
+		return rc;
 	message->personality = (uint32_t)strtoul(personality, NULL, 16);
 	message->io_flusher = (stat.flags & PF_IO_FLUSHER) == PF_IO_FLUSHER;
 	return 0;
@@ -82,7 +81,7 @@ static int read_outside(const struct sp_facet_saver *saver, Sealpoint__ThreadSet
 
 static size_t add_speculation_get(struct sp_remote *remote, unsigned feature)
 {
-	return sp_batch_try(remote, "read the speculation control", __NR_prctl,
+	return sp_batch_try(remote, "read the speculation control", SYS_prctl,
 	                    PR_GET_SPECULATION_CTRL, feature, 0, 0, 0, 0);
 }
 
@@ -97,20 +96,20 @@ static int read_inside(struct sp_remote *remote, Sealpoint__ThreadSettings *mess
 {
 	size_t speculation[SPECULATION_FEATURES], tsc, memory_failure;
 	remote_addr room;
-	int tsc_mode = 0, ret;
+	int tsc_mode = 0, rc;
 
 	sp_batch_begin(remote);
 	room = sp_batch_room(remote, sizeof(tsc_mode));
-	tsc = sp_batch_try(remote, "read the TSC mode", __NR_prctl, PR_GET_TSC, room, 0, 0, 0, 0);
-	memory_failure = sp_batch_try(remote, "read the memory failure policy", __NR_prctl,
+	tsc = sp_batch_try(remote, "read the TSC mode", SYS_prctl, PR_GET_TSC, room, 0, 0, 0, 0);
+	memory_failure = sp_batch_try(remote, "read the memory failure policy", SYS_prctl,
 	                              PR_MCE_KILL_GET, 0, 0, 0, 0, 0);
 	for (unsigned i = 0; i < SPECULATION_FEATURES; i++)
 		speculation[i] = add_speculation_get(remote, i);
-	ret = sp_batch_run(remote, err);
-	if (ret == 0)
-		ret = sp_batch_read(remote, room, &tsc_mode, sizeof(tsc_mode), err);
-	if (ret < 0)
-		return ret;
+	rc = sp_batch_run(remote, err);
+	if (rc == 0)
+		rc = sp_batch_read(remote, room, &tsc_mode, sizeof(tsc_mode), err);
+	if (rc < 0)
+		return rc;
 	message->tsc_faults = sp_batch_result(remote, tsc) == 0 && tsc_mode == PR_TSC_SIGSEGV;
 	if (sp_batch_result(remote, memory_failure) >= 0)
 		message->memory_failure = (uint32_t)sp_batch_result(remote, memory_failure);
@@ -132,34 +131,33 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 {
 	Sealpoint__Speculation items[SPECULATION_FEATURES], *pointers[SPECULATION_FEATURES];
 	Sealpoint__ThreadSettings message = SEALPOINT__THREAD_SETTINGS__INIT;
-	int ret = refuse_unsupported(saver, err);
+	int rc = refuse_unsupported(saver, err);
 
 	message.speculation = pointers;
-	if (ret == 0)
-		ret = read_outside(saver, &message, err);
-	if (ret == 0)
-		ret = read_inside(saver->remote, &message, items, err);
-	if (ret == 0)
+	if (rc == 0)
+		rc = read_outside(saver, &message, err);
+	if (rc == 0)
+		rc = read_inside(saver->remote, &message, items, err);
+	if (rc == 0)
 		sp_blob_pack(body, &message.base);
-	return ret;
+	return rc;
 }
 
-/* --- rebuilding ---------------------------------------------------------------------------------
- */
+/* --- rebuilding --- */
 
 static int set_settings(struct sp_remote *remote, const Sealpoint__ThreadSettings *message,
                         struct sp_error *err)
 {
 	sp_batch_begin(remote);
-	sp_batch_call(remote, "set the personality", __NR_personality, message->personality, 0, 0,
-	              0, 0, 0);
+	sp_batch_call(remote, "set the personality", SYS_personality, message->personality, 0, 0, 0,
+	              0, 0);
 	if (message->tsc_faults)
-		sp_batch_call(remote, "set the TSC mode", __NR_prctl, PR_SET_TSC, PR_TSC_SIGSEGV, 0,
+		sp_batch_call(remote, "set the TSC mode", SYS_prctl, PR_SET_TSC, PR_TSC_SIGSEGV, 0,
 		              0, 0, 0);
-	sp_batch_call(remote, "set the memory failure policy", __NR_prctl, PR_MCE_KILL,
+	sp_batch_call(remote, "set the memory failure policy", SYS_prctl, PR_MCE_KILL,
 	              PR_MCE_KILL_SET, message->memory_failure, 0, 0, 0);
 	if (message->io_flusher)
-		sp_batch_call(remote, "set the I/O flusher flag", __NR_prctl, PR_SET_IO_FLUSHER, 1,
+		sp_batch_call(remote, "set the I/O flusher flag", SYS_prctl, PR_SET_IO_FLUSHER, 1,
 		              0, 0, 0, 0);
 	return sp_batch_run(remote, err);
 }
@@ -170,14 +168,14 @@ static int set_speculation(struct sp_remote *remote, const Sealpoint__ThreadSett
 {
 	int64_t now[SPECULATION_FEATURES];
 	size_t calls[SPECULATION_FEATURES];
-	int ret;
+	int rc;
 
 	sp_batch_begin(remote);
 	for (unsigned i = 0; i < SPECULATION_FEATURES; i++)
 		calls[i] = add_speculation_get(remote, i);
-	ret = sp_batch_run(remote, err);
-	if (ret < 0)
-		return ret;
+	rc = sp_batch_run(remote, err);
+	if (rc < 0)
+		return rc;
 	for (unsigned i = 0; i < SPECULATION_FEATURES; i++)
 		now[i] = sp_batch_result(remote, calls[i]);
 	sp_batch_begin(remote);
@@ -188,7 +186,7 @@ static int set_speculation(struct sp_remote *remote, const Sealpoint__ThreadSett
 			return sp_fail(err, EBADMSG, "there is no speculation feature %u",
 			               item->feature);
 		if (is_chosen(now[item->feature]) && now[item->feature] != item->control)
-			sp_batch_call(remote, "set the speculation control", __NR_prctl,
+			sp_batch_call(remote, "set the speculation control", SYS_prctl,
 			              PR_SET_SPECULATION_CTRL, item->feature,
 			              item->control & ~(uint32_t)PR_SPEC_PRCTL, 0, 0, 0);
 	}
@@ -199,12 +197,12 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 {
 	sp_cleanup_message Sealpoint__ThreadSettings *message =
 	        (void *)sp_blob_unpack(body, &sealpoint__thread_settings__descriptor, err);
-	int ret;
+	int rc;
 
 	if (!message)
 		return -EBADMSG;
-	ret = set_settings(builder->remote, message, err);
-	return ret < 0 ? ret : set_speculation(builder->remote, message, err);
+	rc = set_settings(builder->remote, message, err);
+	return rc < 0 ? rc : set_speculation(builder->remote, message, err);
 }
 
 static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData body,

@@ -40,7 +40,8 @@ static struct timespec from_ns(uint64_t ns)
 	                         .tv_nsec = (long)(ns % NS_PER_S)};
 }
 
-/* The clocks that wake a sleeping machine show the same time as those that do not, on any machine.
+/*
+ * The clocks that wake a sleeping machine show the same time as those that do not, on any machine.
  */
 static uint64_t clock_now(uint32_t clock)
 {

@@ -15,8 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* --- the query ---------------------------------------------------------------------------------
- */
+/* --- the query --- */
 
 static int send_request(int netlink, uint64_t inode, struct sp_error *err)
 {
@@ -106,8 +105,7 @@ int sp_unix_query(uint64_t inode, struct sp_unix_state *state, struct sp_error *
 	return 0;
 }
 
-/* --- who has a socket --------------------------------------------------------------------------
- */
+/* --- who has a socket --- */
 
 static bool holds(const char *pid, const char *wanted)
 {

@@ -45,11 +45,10 @@ static int unix_listen_save(struct sp_file_saver *saver, const struct sp_open_fi
 		return -err->code;
 	if (state.receive_queue) {
 		sp_unix_name_text(&name.message.path, text);
-		return sp_fail(
-		        err, EOPNOTSUPP,
-		        "%u connections to %s wait for the program to accept them; let it do so "
-		        "first",
-		        state.receive_queue, text);
+		return sp_fail(err, EOPNOTSUPP,
+		               "%u connections to %s wait for the program to accept them; let it "
+		               "do so first",
+		               state.receive_queue, text);
 	}
 	message.type = (uint32_t)get_option(file->fd, SO_TYPE);
 	message.name = &name.message;
@@ -90,7 +89,7 @@ static int unix_listen_settle(struct sp_file_builder *builder, const Sealpoint__
 	if (!message)
 		return -EBADMSG;
 	sp_batch_begin(builder->remote);
-	return sp_remote_call(builder->remote, NULL, err, "listen on a unix socket", __NR_listen,
+	return sp_remote_call(builder->remote, NULL, err, "listen on a unix socket", SYS_listen,
 	                      (uint64_t)builder->numbers[file->id], message->backlog, 0, 0, 0, 0);
 }
 

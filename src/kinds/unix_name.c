@@ -49,10 +49,10 @@ int sp_unix_name_check(const ProtobufCBinaryData *path, struct sp_error *err)
 	return 0;
 }
 
-/* --- saving ------------------------------------------------------------------------------------
- */
+/* --- saving --- */
 
-/* The directory that a relative path was bound in: the program's own, unless it has changed since.
+/*
+ * The directory that a relative path was bound in: the program's own, unless it has changed since.
  */
 static int find_directory(const struct sp_open_file *file, struct sp_unix_name *name,
                           struct sp_error *err)
@@ -112,8 +112,7 @@ void sp_unix_name_release(struct sp_unix_name *name)
 	name->directory = NULL;
 }
 
-/* --- binding again -----------------------------------------------------------------------------
- */
+/* --- binding again --- */
 
 static socklen_t make_address(const ProtobufCBinaryData *path, struct sockaddr_un *address)
 {
@@ -193,20 +192,21 @@ static int bind_path(struct sp_file_builder *builder, int fd, const Sealpoint__U
 	return set_socket_file(builder, name, path, err);
 }
 
-/* A relative path has to be bound in its directory, since getsockname(2) gives back what was bound.
+/*
+ * A relative path has to be bound in its directory, since getsockname(2) gives back what was bound.
  */
 static int bind_in_directory(struct sp_file_builder *builder, int fd,
                              const Sealpoint__UnixName *name, struct sp_error *err)
 {
 	sp_cleanup_close int own = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	int result;
+	int rc;
 
 	if (own < 0 || chdir(name->directory) < 0)
 		return sp_fail_errno(err, errno, "go to directory %s", name->directory);
-	result = bind_path(builder, fd, name, err);
-	if (fchdir(own) < 0 && !result)
+	rc = bind_path(builder, fd, name, err);
+	if (fchdir(own) < 0 && !rc)
 		return sp_fail_errno(err, errno, "come back from directory %s", name->directory);
-	return result;
+	return rc;
 }
 
 int sp_unix_name_bind(struct sp_file_builder *builder, int fd, const Sealpoint__UnixName *name,

@@ -12,8 +12,7 @@
 
 #define MESSAGE_MAX (4U << 20) /* larger than the largest send buffer that is usual */
 
-/* --- looking -----------------------------------------------------------------------------------
- */
+/* --- looking --- */
 
 /* Closes descriptors that came with a peeked message: copies of those that stay in flight. */
 static bool had_descriptors(struct msghdr *header)
@@ -34,8 +33,10 @@ static bool had_descriptors(struct msghdr *header)
 	return found;
 }
 
-/* Looks at the message at the peek offset. Returns its size, 0 if there is none, or a negative
- * errno. */
+/*
+ * Looks at the message at the peek offset. Returns its size, 0 if there is none, or a negative
+ * errno.
+ */
 static ssize_t peek(int fd, void *buffer, size_t size, bool known, struct sp_error *err)
 {
 	union {
@@ -57,10 +58,9 @@ static ssize_t peek(int fd, void *buffer, size_t size, bool known, struct sp_err
 	if (got < 0)
 		return sp_fail_errno(err, errno, "look at what waits to be read");
 	if (had_descriptors(&header))
-		return sp_fail(
-		        err, EOPNOTSUPP,
-		        "a descriptor was sent to it (SCM_RIGHTS) and has not been received yet; "
-		        "let the program receive it first");
+		return sp_fail(err, EOPNOTSUPP,
+		               "a descriptor was sent to it (SCM_RIGHTS) and has not been received "
+		               "yet; let the program receive it first");
 	if (header.msg_flags & MSG_TRUNC)
 		return sp_fail(err, EFBIG, "a message of more than %zu bytes waits in it", size);
 	if (!known && header.msg_namelen > offsetof(struct sockaddr_un, sun_path))
@@ -101,7 +101,8 @@ static int set_peek_offset(int fd, int offset, struct sp_error *err)
 	return sp_fail_errno(err, errno, "set its peek offset");
 }
 
-/* A stream has no messages: with the peek offset off, one look gives all bytes up to a descriptor.
+/*
+ * A stream has no messages: with the peek offset off, one look gives all bytes up to a descriptor.
  */
 static int peek_stream(int fd, struct sp_unix_queue *queue, struct sp_error *err)
 {
@@ -120,10 +121,9 @@ static int peek_stream(int fd, struct sp_unix_queue *queue, struct sp_error *err
 	if (got < 0)
 		return (int)got;
 	if (got != size)
-		return sp_fail(
-		        err, EOPNOTSUPP,
-		        "what waits in it comes from several senders or carries descriptors; let "
-		        "the program read it first");
+		return sp_fail(err, EOPNOTSUPP,
+		               "what waits in it comes from several senders or carries "
+		               "descriptors; let the program read it first");
 	add_message(queue, buffer, (size_t)size);
 	return 0;
 }
@@ -151,12 +151,12 @@ int sp_unix_queue_save(int fd, int type, bool known, struct sp_unix_queue *queue
                        struct sp_error *err)
 {
 	int before = get_peek_offset(fd);
-	int result = type == SOCK_STREAM ? peek_stream(fd, queue, err)
-	                                 : peek_messages(fd, known, queue, err);
+	int rc = type == SOCK_STREAM ? peek_stream(fd, queue, err)
+	                             : peek_messages(fd, known, queue, err);
 
-	if (set_peek_offset(fd, before, result ? NULL : err) < 0)
+	if (set_peek_offset(fd, before, rc ? NULL : err) < 0)
 		return -EIO;
-	return result;
+	return rc;
 }
 
 void sp_unix_queue_release(struct sp_unix_queue *queue)
@@ -167,8 +167,7 @@ void sp_unix_queue_release(struct sp_unix_queue *queue)
 	*queue = (struct sp_unix_queue){0};
 }
 
-/* --- filling -----------------------------------------------------------------------------------
- */
+/* --- filling --- */
 
 static int send_all(int fd, const ProtobufCBinaryData *message, struct sp_error *err)
 {
@@ -191,7 +190,7 @@ int sp_unix_queue_fill(int fd, const ProtobufCBinaryData *messages, size_t count
 {
 	enum { SO_BUF_LOCK_OPTION = 72 }; /* asm-generic/socket.h, 5.14 */
 	const int plenty = 256 << 20;
-	int size = 0, lock = 0, result = 0;
+	int size = 0, lock = 0, rc = 0;
 	socklen_t length = sizeof(int);
 
 	if (!count)
@@ -199,10 +198,10 @@ int sp_unix_queue_fill(int fd, const ProtobufCBinaryData *messages, size_t count
 	getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, &length);
 	getsockopt(fd, SOL_SOCKET, SO_BUF_LOCK_OPTION, &lock, &length);
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &plenty, sizeof(plenty));
-	for (size_t i = 0; i < count && !result; i++)
-		result = send_all(fd, &messages[i], err);
+	for (size_t i = 0; i < count && !rc; i++)
+		rc = send_all(fd, &messages[i], err);
 	size /= 2; /* the kernel doubles what it is given */
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size));
 	setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK_OPTION, &lock, sizeof(lock));
-	return result;
+	return rc;
 }

@@ -3,10 +3,9 @@
  *
  *   - without a connection: made anew, with its name;
  *   - both ends in the checkpoint (socketpair(2), or connected to a socket of the program's own):
- * made as a pair when the first of the two is opened;
+ *     made as a pair when the first of the two is opened;
  *   - the other end closed: made as a pair, of which one end is closed again;
- *   - a datagram socket that sends to a named one outside (syslog(3)): connected to that name
- * again.
+ *   - a datagram socket that sends to a named one outside (syslog(3)): connected to that name again.
  *
  * Any other connection has its other end in a program that is not saved, and is refused with that
  * program's name. What waits to be read is saved, directions that are shut stay so. Ends of a
@@ -39,8 +38,7 @@ static bool unix_socket_claims(const struct sp_open_file *file)
 	return S_ISSOCK(file->stat.st_mode) && get_option(file->fd, SO_DOMAIN) == AF_UNIX;
 }
 
-/* --- saving ------------------------------------------------------------------------------------
- */
+/* --- saving --- */
 
 /* All that saving a socket refers to. */
 struct saving {
@@ -83,17 +81,15 @@ static int refuse_outside(const struct saving *saving, struct sp_error *err)
 	char name[SP_UNIX_TEXT], holder[64];
 
 	if (!saving->state.peer)
-		return sp_fail(
-		        err, EOPNOTSUPP,
-		        "it is connected to a listening socket that has not accepted it yet; let "
-		        "that happen first");
+		return sp_fail(err, EOPNOTSUPP,
+		               "it is connected to a listening socket that has not accepted it "
+		               "yet; let that happen first");
 	sp_unix_name_text(&saving->message.peer_name, name);
 	sp_unix_holder(saving->state.peer, holder, sizeof(holder));
-	return sp_fail(
-	        err, EOPNOTSUPP,
-	        "its other end%s%s is held by %s, which is not being saved; let either program "
-	        "close the connection first",
-	        name[0] ? " at " : "", name, holder);
+	return sp_fail(err, EOPNOTSUPP,
+	               "its other end%s%s is held by %s, which is not being saved; let either "
+	               "program close the connection first",
+	               name[0] ? " at " : "", name, holder);
 }
 
 static int save_peer(struct sp_file_saver *saver, const struct sp_open_file *file,
@@ -119,7 +115,8 @@ static int save_peer(struct sp_file_saver *saver, const struct sp_open_file *fil
 	return 0;
 }
 
-/* The name of an accepted socket is its listener's: only a datagram socket can have its own again.
+/*
+ * The name of an accepted socket is its listener's: only a datagram socket can have its own again.
  */
 static void drop_connection_name(struct sp_file_saver *saver, const struct sp_open_file *file,
                                  struct saving *saving)
@@ -131,8 +128,7 @@ static void drop_connection_name(struct sp_file_saver *saver, const struct sp_op
 	sp_unix_name_text(&saving->name.message.path, text);
 	sp_warn(saver->log,
 	        "descriptor %d of process %d: this end of a unix connection will not have the name "
-	        "%s "
-	        "any more",
+	        "%s any more",
 	        file->number, file->pid, text);
 	saving->message.name = NULL;
 }
@@ -172,8 +168,7 @@ static int unix_socket_save(struct sp_file_saver *saver, const struct sp_open_fi
 	return 0;
 }
 
-/* --- rebuilding --------------------------------------------------------------------------------
- */
+/* --- rebuilding --- */
 
 static Sealpoint__UnixSocket *unpack(const Sealpoint__OpenFile *file, struct sp_error *err)
 {

@@ -21,7 +21,7 @@ static uint64_t own_components(int option)
 {
 	uint64_t components = 0;
 
-	return syscall(__NR_arch_prctl, option, &components) < 0 ? 0 : components;
+	return syscall(SYS_arch_prctl, option, &components) < 0 ? 0 : components;
 }
 
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
@@ -29,20 +29,20 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	Sealpoint__XstatePermission message = SEALPOINT__XSTATE_PERMISSION__INIT;
 	remote_addr room;
 	int64_t result;
-	int ret;
+	int rc;
 
 	sp_batch_begin(saver->remote);
 	room = sp_batch_room(saver->remote, sizeof(message.components));
-	ret = sp_remote_try(saver->remote, &result, err, "read the extended state permission",
-	                    __NR_arch_prctl, GET_XCOMP_PERM, room, 0, 0, 0, 0);
-	if (ret < 0 || result < 0)
-		return ret;
-	ret = sp_batch_read(saver->remote, room, &message.components, sizeof(message.components),
-	                    err);
+	rc = sp_remote_try(saver->remote, &result, err, "read the extended state permission",
+	                   SYS_arch_prctl, GET_XCOMP_PERM, room, 0, 0, 0, 0);
+	if (rc < 0 || result < 0)
+		return rc;
+	rc = sp_batch_read(saver->remote, room, &message.components, sizeof(message.components),
+	                   err);
 	message.components &= ~own_components(GET_XCOMP_PERM);
-	if (ret == 0 && message.components)
+	if (rc == 0 && message.components)
 		sp_blob_pack(body, &message.base);
-	return ret;
+	return rc;
 }
 
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
@@ -56,7 +56,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	for (unsigned i = 0; i < 64; i++)
 		if (message->components >> i & 1)
 			sp_batch_call(builder->remote, "get the extended state permission",
-			              __NR_arch_prctl, REQ_XCOMP_PERM, i, 0, 0, 0, 0);
+			              SYS_arch_prctl, REQ_XCOMP_PERM, i, 0, 0, 0, 0);
 	return sp_batch_run(builder->remote, err);
 }
 

@@ -3,13 +3,13 @@
  *
  * The program's private memory is cut into segments, each filled in one way:
  *
- *   COPY      4 KiB anonymous pages, by UFFDIO_COPY: the fastest way, and it makes exactly the
- * pages that it is given. The stub opens the userfaultfd; sealpoint takes it over. POPULATED the
- * same where there is no userfaultfd: pages are populated by the stub first, with huge pages
- * switched off for it, then written. HUGE      what were transparent huge pages: advised, written
- * (the first write makes the huge page), and in the end populated and collapsed where they still
- * are not huge. WRITE     modified pages of private file mappings, hugetlb, and the rest: written,
- * zeros too.
+ *   COPY       4 KiB anonymous pages, by UFFDIO_COPY: the fastest way, and it makes exactly the
+ *              pages that it is given. The stub opens the userfaultfd; sealpoint takes it over.
+ *   POPULATED  the same where there is no userfaultfd: pages are populated by the stub first, with
+ *              huge pages switched off for it, then written.
+ *   HUGE       what were transparent huge pages: advised, written (the first write makes the huge
+ *              page), and in the end populated and collapsed where they still are not huge.
+ *   WRITE      modified pages of private file mappings, hugetlb, and the rest: written, zeros too.
  *
  * One walk of the page store's workers serves all segments. A page that was not populated never is
  * after it, and a zero page that was populated is again: a program's resident size survives.
@@ -46,8 +46,7 @@ struct filler {
 	void *zeros;              /* SP_FRAME_SIZE of them */
 };
 
-/* --- segments
- * ----------------------------------------------------------------------------------------- */
+/* --- segments --- */
 
 static void add_segment(struct filler *filler, uint64_t start, uint64_t end,
                         enum fill_method method, const Sealpoint__Vma *vma)
@@ -78,13 +77,13 @@ static int cut_segments(struct filler *filler, struct sp_error *err)
 
 	while ((vma = sp_next_vma(filler->build, &index)) != NULL) {
 		uint64_t pages[SP_PAGE_STATES];
-		int ret;
+		int rc;
 
 		if (!sp_vma_is_made(vma) || sp_vma_is_shared(vma))
 			continue;
-		ret = sp_vma_count_pages(filler->build, vma, pages, err);
-		if (ret < 0)
-			return ret;
+		rc = sp_vma_count_pages(filler->build, vma, pages, err);
+		if (rc < 0)
+			return rc;
 		if (pages[SP_PAGE_DATA] + pages[SP_PAGE_ZERO] == 0)
 			continue;
 		if ((vma->kind == SP_VMA_ANONYMOUS || vma->kind == SP_VMA_STACK) &&
@@ -114,8 +113,7 @@ static const struct segment *find_segment(const struct filler *filler, uint64_t 
 	                         sizeof(struct segment), compare_segment);
 }
 
-/* --- the userfaultfd
- * ------------------------------------------------------------------------------------ */
+/* --- the userfaultfd --- */
 
 /*
  * No fault is ever served through it, so it need not handle the kernel's: any user may have that
@@ -124,13 +122,13 @@ static const struct segment *find_segment(const struct filler *filler, uint64_t 
  */
 static int open_in_stub(struct sp_memory_build *build, int64_t *number, struct sp_error *err)
 {
-	int ret = sp_remote_try(build->remote, number, err, "open a userfaultfd", __NR_userfaultfd,
-	                        O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY, 0, 0, 0, 0, 0);
+	int rc = sp_remote_try(build->remote, number, err, "open a userfaultfd", SYS_userfaultfd,
+	                       O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY, 0, 0, 0, 0, 0);
 
-	if (ret == 0 && *number == -EINVAL)
-		ret = sp_remote_try(build->remote, number, err, "open a userfaultfd",
-		                    __NR_userfaultfd, O_CLOEXEC | O_NONBLOCK, 0, 0, 0, 0, 0);
-	return ret;
+	if (rc == 0 && *number == -EINVAL)
+		rc = sp_remote_try(build->remote, number, err, "open a userfaultfd",
+		                   SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK, 0, 0, 0, 0, 0);
+	return rc;
 }
 
 /* Leaves filler->userfaultfd at -1 where the stub cannot have one. */
@@ -140,10 +138,10 @@ static int open_userfaultfd(struct filler *filler, struct sp_error *err)
 	struct uffdio_api api = {.api = UFFD_API};
 	sp_cleanup_close int fd = -1;
 	int64_t number;
-	int ret = open_in_stub(build, &number, err);
+	int rc = open_in_stub(build, &number, err);
 
-	if (ret < 0)
-		return ret;
+	if (rc < 0)
+		return rc;
 	if (number < 0) {
 		sp_verbose(build->log, "no userfaultfd (%s): filling memory the slower way",
 		           strerror((int)-number));
@@ -152,10 +150,10 @@ static int open_userfaultfd(struct filler *filler, struct sp_error *err)
 	fd = pidfd_getfd(build->remote->process->pidfd, (int)number, 0);
 	if (fd < 0)
 		return sp_fail_errno(err, errno, "cannot take over the stub's userfaultfd");
-	ret = sp_remote_call(build->remote, NULL, err, "close the userfaultfd", __NR_close,
-	                     (uint64_t)number, 0, 0, 0, 0, 0);
-	if (ret < 0)
-		return ret;
+	rc = sp_remote_call(build->remote, NULL, err, "close the userfaultfd", SYS_close,
+	                    (uint64_t)number, 0, 0, 0, 0, 0);
+	if (rc < 0)
+		return rc;
 	if (ioctl(fd, UFFDIO_API, &api) < 0)
 		return sp_fail_errno(err, errno, "UFFDIO_API");
 	filler->userfaultfd = sp_steal_fd(&fd);
@@ -181,8 +179,7 @@ static int register_segments(const struct filler *filler, struct sp_error *err)
 	return 0;
 }
 
-/* --- filling, by the page store's workers
- * --------------------------------------------------------------- */
+/* --- filling, by the page store's workers --- */
 
 static int write_pages(const struct filler *filler, uint64_t to, const void *bytes, size_t size,
                        struct sp_error *err)
@@ -201,10 +198,10 @@ static int copy_pages(const struct filler *filler, uint64_t to, const void *byte
 		if (ioctl(filler->userfaultfd, UFFDIO_COPY, &copy) < 0) {
 			done = copy.copy > 0 ? (uint64_t)copy.copy : 0;
 			if (!done && errno == EEXIST) {
-				int ret = write_pages(filler, to, bytes, SP_PAGE_SIZE, err);
+				int rc = write_pages(filler, to, bytes, SP_PAGE_SIZE, err);
 
-				if (ret < 0)
-					return ret;
+				if (rc < 0)
+					return rc;
 				done = SP_PAGE_SIZE;
 			} else if (!done && errno != EAGAIN) {
 				return sp_fail_errno(err, errno, "UFFDIO_COPY to 0x%" PRIx64, to);
@@ -241,14 +238,14 @@ static int fill_data(void *context, uint64_t offset, const void *bytes, size_t s
 	while (size > 0) {
 		const struct segment *segment = find_segment(filler, offset);
 		size_t piece;
-		int ret;
+		int rc;
 
 		if (!segment)
 			return no_mapping(offset, err);
 		piece = segment->range.end - offset < size ? segment->range.end - offset : size;
-		ret = fill_piece(filler, segment->method, offset, bytes, piece, err);
-		if (ret < 0)
-			return ret;
+		rc = fill_piece(filler, segment->method, offset, bytes, piece, err);
+		if (rc < 0)
+			return rc;
 		offset += piece;
 		bytes = (const char *)bytes + piece;
 		size -= piece;
@@ -269,7 +266,7 @@ static int fill_zero(void *context, struct sp_range range, struct sp_error *err)
 	while (range.start < range.end) {
 		const struct segment *segment = find_segment(filler, range.start);
 		uint64_t size = sp_range_size(range);
-		int ret = 0;
+		int rc = 0;
 
 		if (!segment)
 			return no_mapping(range.start, err);
@@ -277,11 +274,11 @@ static int fill_zero(void *context, struct sp_range range, struct sp_error *err)
 			size = segment->range.end - range.start;
 		if (zeros_are_written(segment->method)) {
 			size = size < SP_FRAME_SIZE ? size : SP_FRAME_SIZE;
-			ret = fill_piece(filler, segment->method, range.start, filler->zeros, size,
-			                 err);
+			rc = fill_piece(filler, segment->method, range.start, filler->zeros, size,
+			                err);
 		}
-		if (ret < 0)
-			return ret;
+		if (rc < 0)
+			return rc;
 		range.start += size;
 	}
 	return 0;
@@ -296,8 +293,7 @@ static int load(struct filler *filler, struct sp_error *err)
 	        (struct sp_range){0, UINT64_MAX & ~(SP_PAGE_SIZE - 1)}, &sink, 0, err);
 }
 
-/* --- what the stub populates itself
- * --------------------------------------------------------------------- */
+/* --- what the stub populates itself --- */
 
 struct populate {
 	struct sp_vma_batch *batch;
@@ -307,7 +303,7 @@ struct populate {
 
 static int disable_huge_pages(struct filler *filler, bool disable, struct sp_error *err)
 {
-	return sp_remote_try(filler->build->remote, NULL, err, "switch huge pages", __NR_prctl,
+	return sp_remote_try(filler->build->remote, NULL, err, "switch huge pages", SYS_prctl,
 	                     PR_SET_THP_DISABLE, disable, 0, 0, 0, 0);
 }
 
@@ -336,45 +332,44 @@ static int populate_segment(const struct filler *filler, struct sp_vma_batch *ba
 static int populate_small(struct filler *filler, struct sp_error *err)
 {
 	sp_cleanup(sp_vma_batch_release) struct sp_vma_batch batch = {0};
-	int ret = 0;
+	int rc = 0;
 
 	if (filler->userfaultfd >= 0)
 		return 0;
-	ret = disable_huge_pages(filler, true, err);
-	if (ret < 0)
-		return ret;
+	rc = disable_huge_pages(filler, true, err);
+	if (rc < 0)
+		return rc;
 	sp_vma_batch_init(&batch, filler->build);
-	for (size_t i = 0; ret == 0 && i < filler->segments.count; i++) {
+	for (size_t i = 0; rc == 0 && i < filler->segments.count; i++) {
 		const struct segment *segment = sp_array_at(&filler->segments, i);
 
 		if (segment->method == FILL_POPULATED)
-			ret = populate_segment(filler, &batch, segment, err);
+			rc = populate_segment(filler, &batch, segment, err);
 	}
-	if (ret == 0)
-		ret = sp_vma_batch_run(&batch, err);
-	return ret < 0 ? ret : disable_huge_pages(filler, false, err);
+	if (rc == 0)
+		rc = sp_vma_batch_run(&batch, err);
+	return rc < 0 ? rc : disable_huge_pages(filler, false, err);
 }
 
-/* --- huge pages
- * ------------------------------------------------------------------------------------------ */
+/* --- huge pages --- */
 
 static int advise_huge(struct filler *filler, int advice, const char *what,
                        enum sp_vma_call_policy policy, uint32_t only_flags, struct sp_error *err)
 {
 	sp_cleanup(sp_vma_batch_release) struct sp_vma_batch batch;
-	int ret = 0;
+	int rc = 0;
 
 	sp_vma_batch_init(&batch, filler->build);
-	for (size_t i = 0; ret == 0 && i < filler->segments.count; i++) {
+	for (size_t i = 0; rc == 0 && i < filler->segments.count; i++) {
 		const struct segment *segment = sp_array_at(&filler->segments, i);
 
 		if (segment->method != FILL_HUGE ||
 		    (segment->vma->flags & only_flags) != only_flags)
 			continue;
-		ret = sp_vma_batch_room(&batch, err);
+		rc = sp_vma_batch_room(&batch, err);
 		sp_vma_batch_advise(&batch, segment->vma, segment->range, advice, what, policy);
 	}
-	return ret < 0 ? ret : sp_vma_batch_run(&batch, err);
+	return rc < 0 ? rc : sp_vma_batch_run(&batch, err);
 }
 
 static int subtract_huge(void *context, struct sp_range run, uint64_t categories,
@@ -396,18 +391,18 @@ static int find_small(const struct filler *filler, struct sp_page_scan *scan,
 	for (size_t i = 0; i < filler->segments.count; i++) {
 		const struct segment *segment = sp_array_at(&filler->segments, i);
 		uint64_t small = sp_range_size(segment->range);
-		int ret;
+		int rc;
 
 		if (segment->method != FILL_HUGE)
 			continue;
-		ret = sp_page_scan_walk(scan, segment->range, subtract_huge, &small, err);
-		if (ret == 0 && small && batch) {
-			ret = sp_vma_batch_room(batch, err);
+		rc = sp_page_scan_walk(scan, segment->range, subtract_huge, &small, err);
+		if (rc == 0 && small && batch) {
+			rc = sp_vma_batch_room(batch, err);
 			sp_vma_batch_advise(batch, segment->vma, segment->range, MADV_COLLAPSE,
 			                    "collapse", SP_CALL_TRY);
 		}
-		if (ret < 0)
-			return ret;
+		if (rc < 0)
+			return rc;
 		*missing += small;
 	}
 	return 0;
@@ -418,19 +413,19 @@ static int collapse(const struct filler *filler, struct sp_error *err)
 	sp_cleanup(sp_vma_batch_release) struct sp_vma_batch batch;
 	sp_cleanup(sp_page_scan_close) struct sp_page_scan scan = {.pagemap = -1};
 	uint64_t missing = 0;
-	int ret = sp_page_scan_open(&scan, filler->pid, err);
+	int rc = sp_page_scan_open(&scan, filler->pid, err);
 
 	sp_vma_batch_init(&batch, filler->build);
-	if (ret == 0)
-		ret = find_small(filler, &scan, &batch, &missing, err);
-	if (ret < 0 || missing == 0)
-		return ret;
-	ret = sp_vma_batch_run(&batch, err) ?: find_small(filler, &scan, NULL, &missing, err);
-	if (ret == 0 && missing)
+	if (rc == 0)
+		rc = find_small(filler, &scan, &batch, &missing, err);
+	if (rc < 0 || missing == 0)
+		return rc;
+	rc = sp_vma_batch_run(&batch, err) ?: find_small(filler, &scan, NULL, &missing, err);
+	if (rc == 0 && missing)
 		sp_verbose(filler->build->log,
 		           "%" PRIu64 " KiB that were in huge pages are in small ones now",
 		           missing >> 10);
-	return ret;
+	return rc;
 }
 
 static bool has_huge_segments(const struct filler *filler)
@@ -451,7 +446,8 @@ static int allow_huge(struct filler *filler, struct sp_error *err)
 	                              SP_VMA_HUGE, err);
 }
 
-/* Everything has been written: what is left is huge pages of zeros, and those that came out small.
+/*
+ * Everything has been written: what is left is huge pages of zeros, and those that came out small.
  */
 static int settle_huge(struct filler *filler, struct sp_error *err)
 {
@@ -461,8 +457,7 @@ static int settle_huge(struct filler *filler, struct sp_error *err)
 	               ?: collapse(filler, err);
 }
 
-/* --- resident pages of files
- * ------------------------------------------------------------------------------ */
+/* --- resident pages of files --- */
 
 struct residency {
 	struct sp_vma_batch *batch;
@@ -504,25 +499,24 @@ static int make_files_resident(struct sp_memory_build *build, struct sp_error *e
 	sp_cleanup(sp_vma_batch_release) struct sp_vma_batch batch;
 	const Sealpoint__Vma *vma;
 	size_t index = 0;
-	int ret = 0;
+	int rc = 0;
 
 	sp_vma_batch_init(&batch, build);
-	while (ret == 0 && (vma = sp_next_vma(build, &index)) != NULL) {
+	while (rc == 0 && (vma = sp_next_vma(build, &index)) != NULL) {
 		uint64_t pages[SP_PAGE_STATES];
 
 		if (!sp_vma_maps_file(vma))
 			continue;
-		ret = sp_vma_count_pages(build, vma, pages, err);
-		if (ret < 0 || pages[SP_PAGE_FILE] == 0)
+		rc = sp_vma_count_pages(build, vma, pages, err);
+		if (rc < 0 || pages[SP_PAGE_FILE] == 0)
 			continue;
-		ret = advise_runs(&batch, vma, SP_PAGE_FILE, MADV_POPULATE_READ, err)
-		              ?: advise_runs(&batch, vma, SP_PAGE_HOLE, MADV_DONTNEED, err);
+		rc = advise_runs(&batch, vma, SP_PAGE_FILE, MADV_POPULATE_READ, err)
+		             ?: advise_runs(&batch, vma, SP_PAGE_HOLE, MADV_DONTNEED, err);
 	}
-	return ret < 0 ? ret : sp_vma_batch_run(&batch, err);
+	return rc < 0 ? rc : sp_vma_batch_run(&batch, err);
 }
 
-/* --- all of it
- * -------------------------------------------------------------------------------------------- */
+/* --- all of it --- */
 
 static void release_filler(struct filler *filler)
 {
@@ -541,28 +535,28 @@ static int fill_private(struct sp_memory_build *build, struct sp_error *err)
 	        .segments = SP_ARRAY_OF(struct segment),
 	        .zeros = sp_alloc_zeroed(1, SP_FRAME_SIZE),
 	};
-	int ret = open_userfaultfd(&filler, err);
+	int rc = open_userfaultfd(&filler, err);
 
-	if (ret == 0)
-		ret = cut_segments(&filler, err);
-	if (ret == 0)
-		ret = register_segments(&filler, err);
-	if (ret == 0)
-		ret = populate_small(&filler, err);
-	if (ret == 0)
-		ret = allow_huge(&filler, err);
-	if (ret == 0)
-		ret = load(&filler, err);
+	if (rc == 0)
+		rc = cut_segments(&filler, err);
+	if (rc == 0)
+		rc = register_segments(&filler, err);
+	if (rc == 0)
+		rc = populate_small(&filler, err);
+	if (rc == 0)
+		rc = allow_huge(&filler, err);
+	if (rc == 0)
+		rc = load(&filler, err);
 	/* Registered memory does not collapse. */
 	if (filler.userfaultfd >= 0)
 		close(filler.userfaultfd);
 	filler.userfaultfd = -1;
-	return ret < 0 ? ret : settle_huge(&filler, err);
+	return rc < 0 ? rc : settle_huge(&filler, err);
 }
 
 int sp_memory_fill(struct sp_memory_build *build, struct sp_error *err)
 {
-	int ret = fill_private(build, err);
+	int rc = fill_private(build, err);
 
-	return ret < 0 ? ret : make_files_resident(build, err);
+	return rc < 0 ? rc : make_files_resident(build, err);
 }

@@ -35,8 +35,9 @@ struct finisher {
 };
 
 /*
- * The kernel takes a key of its own when a program first asks for execute-only memory, gives it to every such
- * mapping, and to no other. So that is what a key is that only execute-only mappings have.
+ * The kernel takes a key of its own when a program first asks for execute-only memory, gives it to
+ * every such mapping, and to no other. So that is what a key is that only execute-only mappings
+ * have.
  */
 static int find_execute_only_key(const struct sp_memory_build *build)
 {
@@ -69,7 +70,7 @@ static int highest_key(const struct sp_memory_build *build)
 
 static void protect_plainly(struct sp_vma_batch *batch, const Sealpoint__Vma *vma)
 {
-	sp_vma_batch_add(batch, vma, "protect", SP_CALL_MUST, __NR_mprotect,
+	sp_vma_batch_add(batch, vma, "protect", SP_CALL_MUST, SYS_mprotect,
 	                 (uint64_t[6]){vma->start, vma->end - vma->start, vma->prot});
 }
 
@@ -86,9 +87,9 @@ static const Sealpoint__Vma *find_keyed(const struct sp_memory_build *build, int
 }
 
 /*
- * pkey_alloc(2) and the kernel itself take the lowest free key, so those below the highest one in use are
- * allocated with it; the program most likely had them too. Keys that no VMA carries cannot be seen from
- * outside.
+ * pkey_alloc(2) and the kernel itself take the lowest free key, so those below the highest one in
+ * use are allocated with it; the program most likely had them too. Keys that no VMA carries cannot
+ * be seen from outside.
  */
 static int allocate_keys(struct finisher *finisher, struct sp_error *err)
 {
@@ -101,20 +102,20 @@ static int allocate_keys(struct finisher *finisher, struct sp_error *err)
 		else
 			sp_vma_batch_add(&finisher->batch, find_keyed(build, highest),
 			                 "allocate the protection key of", SP_CALL_MUST,
-			                 __NR_pkey_alloc, (uint64_t[6]){0});
+			                 SYS_pkey_alloc, (uint64_t[6]){0});
 	}
 	return sp_vma_batch_run(&finisher->batch, err);
 }
 
 static int protect(struct finisher *finisher, const Sealpoint__Vma *vma, struct sp_error *err)
 {
-	int prot, ret = sp_vma_fill_prot(finisher->batch.build, vma, &prot, err);
+	int prot, rc = sp_vma_fill_prot(finisher->batch.build, vma, &prot, err);
 
-	if (ret < 0)
-		return ret;
+	if (rc < 0)
+		return rc;
 	if (vma->protection_key && vma->protection_key != finisher->execute_only_key)
 		sp_vma_batch_add(&finisher->batch, vma, "set the protection key of", SP_CALL_MUST,
-		                 __NR_pkey_mprotect,
+		                 SYS_pkey_mprotect,
 		                 (uint64_t[6]){vma->start, vma->end - vma->start, vma->prot,
 		                               (uint64_t)vma->protection_key});
 	else if (prot != (int)vma->prot)
@@ -122,14 +123,13 @@ static int protect(struct finisher *finisher, const Sealpoint__Vma *vma, struct 
 	return 0;
 }
 
-/* --- everything else
- * ------------------------------------------------------------------------------------ */
+/* --- everything else --- */
 
 static void name(struct sp_vma_batch *batch, const Sealpoint__Vma *vma)
 {
 	if (vma->name[0] == '\0')
 		return;
-	sp_vma_batch_add(batch, vma, "name", SP_CALL_WARN, __NR_prctl,
+	sp_vma_batch_add(batch, vma, "name", SP_CALL_WARN, SYS_prctl,
 	                 (uint64_t[6]){PR_SET_VMA, PR_SET_VMA_ANON_NAME, vma->start,
 	                               vma->end - vma->start,
 	                               sp_batch_string(batch->build->remote, vma->name)});
@@ -181,27 +181,27 @@ static void lock(struct sp_vma_batch *batch, const Sealpoint__Vma *vma)
 
 	if (!(vma->flags & SP_VMA_LOCKED))
 		return;
-	sp_vma_batch_add(batch, vma, "lock", SP_CALL_MUST, __NR_mlock2, args);
+	sp_vma_batch_add(batch, vma, "lock", SP_CALL_MUST, SYS_mlock2, args);
 	if (!(vma->flags & SP_VMA_LOCK_ON_FAULT))
-		sp_vma_batch_add(batch, vma, "lock", SP_CALL_TRY, __NR_mlock, args);
+		sp_vma_batch_add(batch, vma, "lock", SP_CALL_TRY, SYS_mlock, args);
 }
 
 static int finish_vma(struct finisher *finisher, const Sealpoint__Vma *vma, struct sp_error *err)
 {
 	struct sp_vma_batch *batch = &finisher->batch;
-	int ret = sp_vma_batch_room(batch, err);
+	int rc = sp_vma_batch_room(batch, err);
 
-	if (ret == 0)
-		ret = protect(finisher, vma, err);
-	if (ret < 0)
-		return ret;
+	if (rc == 0)
+		rc = protect(finisher, vma, err);
+	if (rc < 0)
+		return rc;
 	name(batch, vma);
 	if (vma->kind != SP_VMA_VDSO)
 		advise(batch, vma);
-	ret = guard(batch, vma, err);
-	if (ret == 0)
+	rc = guard(batch, vma, err);
+	if (rc == 0)
 		lock(batch, vma);
-	return ret;
+	return rc;
 }
 
 static void release_finisher(struct finisher *finisher)
@@ -216,13 +216,13 @@ int sp_memory_finish(struct sp_memory_build *build, struct sp_error *err)
 	};
 	const Sealpoint__Vma *vma;
 	size_t index = 0;
-	int ret;
+	int rc;
 
 	sp_vma_batch_init(&finisher.batch, build);
-	ret = allocate_keys(&finisher, err);
-	while (ret == 0 && (vma = sp_next_vma(build, &index)) != NULL) {
+	rc = allocate_keys(&finisher, err);
+	while (rc == 0 && (vma = sp_next_vma(build, &index)) != NULL) {
 		if (sp_vma_is_made(vma))
-			ret = finish_vma(&finisher, vma, err);
+			rc = finish_vma(&finisher, vma, err);
 	}
-	return ret < 0 ? ret : sp_vma_batch_run(&finisher.batch, err);
+	return rc < 0 ? rc : sp_vma_batch_run(&finisher.batch, err);
 }

@@ -21,8 +21,7 @@
 #define ADDRESS_LIMIT 0x7ffffffff000ULL
 #define ADDRESS_FIRST 0x100000ULL
 
-/* --- a free range
- * ------------------------------------------------------------------------------------- */
+/* --- a free range --- */
 
 static int compare_ranges(const void *left, const void *right)
 {
@@ -39,10 +38,10 @@ static int taken_ranges(const struct sp_checkpoint *checkpoint, const Sealpoint_
 	sp_cleanup(sp_vma_list_release) struct sp_array own = {0};
 	const Sealpoint__Vma *vma;
 	size_t index = 0;
-	int ret = sp_own_mappings(&own, err);
+	int rc = sp_own_mappings(&own, err);
 
-	if (ret < 0)
-		return ret;
+	if (rc < 0)
+		return rc;
 	for (size_t i = 0; i < own.count; i++)
 		sp_array_append(taken, &((struct sp_vma *)sp_array_at(&own, i))->range);
 	while ((vma = sp_next_vma(&program, &index)) != NULL) {
@@ -63,10 +62,10 @@ int sp_memory_find_free(const struct sp_checkpoint *checkpoint, const Sealpoint_
 {
 	sp_cleanup_array struct sp_array taken = SP_ARRAY_OF(struct sp_range);
 	struct sp_range gap = {ADDRESS_FIRST, ADDRESS_FIRST}, largest = gap;
-	int ret = taken_ranges(checkpoint, process, &taken, err);
+	int rc = taken_ranges(checkpoint, process, &taken, err);
 
-	if (ret < 0)
-		return ret;
+	if (rc < 0)
+		return rc;
 	for (size_t i = 0; i <= taken.count; i++) {
 		const struct sp_range *next = i < taken.count ? sp_array_at(&taken, i) : NULL;
 
@@ -83,8 +82,7 @@ int sp_memory_find_free(const struct sp_checkpoint *checkpoint, const Sealpoint_
 	return 0;
 }
 
-/* --- emptying
- * ----------------------------------------------------------------------------------------- */
+/* --- emptying --- */
 
 /*
  * The C library of sealpoint, whose copy the stub is, has given the kernel an rseq area, which the
@@ -100,9 +98,9 @@ static int forget_rseq(struct sp_memory_build *build, struct sp_error *err)
 	            0 ||
 	    !rseq.rseq_abi_pointer)
 		return 0;
-	return sp_remote_call(build->remote, NULL, err, "unregister the stub's rseq area",
-	                      __NR_rseq, rseq.rseq_abi_pointer, rseq.rseq_abi_size, unregister,
-	                      rseq.signature, 0, 0);
+	return sp_remote_call(build->remote, NULL, err, "unregister the stub's rseq area", SYS_rseq,
+	                      rseq.rseq_abi_pointer, rseq.rseq_abi_size, unregister, rseq.signature,
+	                      0, 0);
 }
 
 int sp_memory_empty(struct sp_memory_build *build, struct sp_range keep, struct sp_error *err)
@@ -110,17 +108,17 @@ int sp_memory_empty(struct sp_memory_build *build, struct sp_range keep, struct 
 	struct sp_range kept[] = {keep, build->parked_vdso, build->parked_vvar};
 	const size_t count = sizeof(kept) / sizeof(kept[0]);
 	uint64_t start = 0;
-	int ret = forget_rseq(build, err);
+	int rc = forget_rseq(build, err);
 
-	if (ret < 0)
-		return ret;
+	if (rc < 0)
+		return rc;
 	qsort(kept, count, sizeof(kept[0]), compare_ranges);
 	sp_batch_begin(build->remote);
 	for (size_t i = 0; i <= count; i++) {
 		uint64_t end = i < count ? kept[i].start : ADDRESS_LIMIT;
 
 		if (end > start)
-			sp_batch_call(build->remote, "unmap the stub's own memory", __NR_munmap,
+			sp_batch_call(build->remote, "unmap the stub's own memory", SYS_munmap,
 			              start, end - start, 0, 0, 0, 0);
 		if (i < count && kept[i].end > start)
 			start = kept[i].end;
@@ -128,8 +126,7 @@ int sp_memory_empty(struct sp_memory_build *build, struct sp_range keep, struct 
 	return sp_batch_run(build->remote, err);
 }
 
-/* --- mapping
- * ------------------------------------------------------------------------------------------ */
+/* --- mapping --- */
 
 static bool valid_range(uint64_t start, uint64_t end, uint64_t align)
 {
@@ -193,11 +190,11 @@ static int map_vma(struct sp_vma_batch *batch, const Sealpoint__Vma *vma, struct
 {
 	const struct sp_memory_build *build = batch->build;
 	bool file = sp_vma_maps_file(vma);
-	int prot, ret = sp_vma_fill_prot(build, vma, &prot, err);
+	int prot, rc = sp_vma_fill_prot(build, vma, &prot, err);
 
-	if (ret < 0)
-		return ret;
-	sp_vma_batch_add(batch, vma, "map", SP_CALL_MUST, __NR_mmap,
+	if (rc < 0)
+		return rc;
+	sp_vma_batch_add(batch, vma, "map", SP_CALL_MUST, SYS_mmap,
 	                 (uint64_t[6]){vma->start, vma->end - vma->start, (uint64_t)prot,
 	                               map_flags(vma),
 	                               (uint64_t)(file ? build->fds[vma->file] : -1),
@@ -210,15 +207,15 @@ int sp_memory_map(struct sp_memory_build *build, struct sp_error *err)
 	sp_cleanup(sp_vma_batch_release) struct sp_vma_batch batch;
 	const Sealpoint__Vma *vma;
 	size_t index = 0;
-	int ret = 0;
+	int rc = 0;
 
 	sp_vma_batch_init(&batch, build);
-	while (ret == 0 && (vma = sp_next_vma(build, &index)) != NULL) {
+	while (rc == 0 && (vma = sp_next_vma(build, &index)) != NULL) {
 		if (vma->kind == SP_VMA_VSYSCALL)
 			continue;
-		ret = check_record(build, vma, err);
-		if (ret == 0 && sp_vma_is_made(vma))
-			ret = sp_vma_batch_room(&batch, err) ?: map_vma(&batch, vma, err);
+		rc = check_record(build, vma, err);
+		if (rc == 0 && sp_vma_is_made(vma))
+			rc = sp_vma_batch_room(&batch, err) ?: map_vma(&batch, vma, err);
 	}
-	return ret < 0 ? ret : sp_vma_batch_run(&batch, err);
+	return rc < 0 ? rc : sp_vma_batch_run(&batch, err);
 }

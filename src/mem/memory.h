@@ -13,8 +13,7 @@
 #include "mem/vma.h"
 #include "remote/remote.h"
 
-/* --- saving (save.c) -----------------------------------------------------------------------------
- */
+/* --- saving (save.c) --- */
 
 /**
  * Refuses, by address and name, VMAs that cannot be saved: device memory, a userfaultfd of the
@@ -33,8 +32,7 @@ int sp_memory_save(pid_t pid, const struct sp_array *vmas, struct sp_page_writer
 /** Fills in the record of a VMA, after sp_memory_save(). Strings and lists stay owned by `vma`. */
 void sp_vma_to_record(const struct sp_vma *vma, pid_t pid, Sealpoint__Vma *record);
 
-/* --- restoring
- * ------------------------------------------------------------------------------------- */
+/* --- restoring --- */
 
 struct sp_memory_build {
 	const struct sp_checkpoint *checkpoint;
@@ -66,8 +64,7 @@ int sp_memory_finish(struct sp_memory_build *build, struct sp_error *err);
 /** Seals what was sealed: one mseal(2) per VMA, after everything else. (seal.c) */
 int sp_memory_seal(struct sp_memory_build *build, struct sp_error *err);
 
-/* --- the vDSO (vdso.c)
- * ------------------------------------------------------------------------------ */
+/* --- the vDSO (vdso.c) --- */
 
 /** Moves the stub's vDSO and vvar out of the way, to `park` (found with sp_memory_find_free()). */
 int sp_vdso_park(struct sp_memory_build *build, remote_addr park, struct sp_error *err);

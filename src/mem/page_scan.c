@@ -156,21 +156,21 @@ static int walk_entries(const struct sp_page_scan *scan, struct sp_range range,
 	for (uint64_t at = range.start; at < range.end;) {
 		uint64_t left = (range.end - at) / SP_PAGE_SIZE;
 		size_t count = left < ENTRIES_MAX ? (size_t)left : ENTRIES_MAX;
-		int ret = read_entries(scan, at, entries, count, err);
+		int rc = read_entries(scan, at, entries, count, err);
 
-		for (size_t i = 0; ret == 0 && i < count; i++, at += SP_PAGE_SIZE) {
+		for (size_t i = 0; rc == 0 && i < count; i++, at += SP_PAGE_SIZE) {
 			uint64_t page = entry_categories(scan, entries[i]);
 
 			if (page != categories) {
 				run.end = at;
 				if (categories)
-					ret = visit(context, run, categories, err);
+					rc = visit(context, run, categories, err);
 				run.start = at;
 				categories = page;
 			}
 		}
-		if (ret < 0)
-			return ret;
+		if (rc < 0)
+			return rc;
 	}
 	run.end = range.end;
 	return categories ? visit(context, run, categories, err) : 0;
@@ -207,10 +207,10 @@ int sp_page_scan_walk(struct sp_page_scan *scan, struct sp_range range, sp_page_
 			                     "PAGEMAP_SCAN of 0x%" PRIx64 "-0x%" PRIx64,
 			                     range.start, range.end);
 		for (int i = 0; i < count; i++) {
-			int ret = visit_region(scan, &scan->regions[i], visit, context, err);
+			int rc = visit_region(scan, &scan->regions[i], visit, context, err);
 
-			if (ret < 0)
-				return ret;
+			if (rc < 0)
+				return rc;
 			range.start = scan->regions[i].end;
 		}
 	}

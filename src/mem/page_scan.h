@@ -35,7 +35,8 @@ typedef int (*sp_page_visitor)(void *context, struct sp_range run, uint64_t cate
 
 /** Opens the page table of process `pid`, which may be running. */
 int sp_page_scan_open(struct sp_page_scan *scan, pid_t pid, struct sp_error *err);
-/** Does without PAGEMAP_SCAN from here on; sp_page_scan_open() does so where the kernel has none.
+/**
+ * Does without PAGEMAP_SCAN from here on; sp_page_scan_open() does so where the kernel has none.
  */
 void sp_page_scan_use_pagemap(struct sp_page_scan *scan);
 void sp_page_scan_close(struct sp_page_scan *scan);

@@ -42,11 +42,11 @@ bool sp_vma_is_shared(const Sealpoint__Vma *vma)
 int sp_own_mappings(struct sp_array *vmas, struct sp_error *err)
 {
 	sp_cleanup_free char *text = NULL;
-	int ret;
+	int rc;
 
 	*vmas = SP_ARRAY_OF(struct sp_vma);
-	ret = sp_read_file(AT_FDCWD, "/proc/self/maps", &text, NULL, err);
-	return ret < 0 ? ret : sp_vma_list_parse(text, vmas, err);
+	rc = sp_read_file(AT_FDCWD, "/proc/self/maps", &text, NULL, err);
+	return rc < 0 ? rc : sp_vma_list_parse(text, vmas, err);
 }
 
 static int count_run(void *context, const struct sp_page_run *run)
@@ -69,22 +69,24 @@ int sp_vma_fill_prot(const struct sp_memory_build *build, const Sealpoint__Vma *
                      struct sp_error *err)
 {
 	uint64_t pages[SP_PAGE_STATES];
-	int ret;
+	int rc;
 
-	/* Execute-only memory takes a protection key: not before sp_memory_finish() sees to their order. */
+	/*
+	 * Execute-only memory takes a protection key: not before sp_memory_finish() sees to their
+	 * order.
+	 */
 	*prot = vma->prot == PROT_EXEC ? PROT_NONE : (int)vma->prot;
 	if (sp_vma_is_shared(vma))
 		return 0;
-	ret = sp_vma_count_pages(build, vma, pages, err);
-	if (ret == 0 && (pages[SP_PAGE_DATA] || pages[SP_PAGE_ZERO]))
+	rc = sp_vma_count_pages(build, vma, pages, err);
+	if (rc == 0 && (pages[SP_PAGE_DATA] || pages[SP_PAGE_ZERO]))
 		*prot = PROT_READ | PROT_WRITE;
-	else if (ret == 0 && pages[SP_PAGE_FILE])
+	else if (rc == 0 && pages[SP_PAGE_FILE])
 		*prot |= PROT_READ;
-	return ret;
+	return rc;
 }
 
-/* --- batches
- * ---------------------------------------------------------------------------------------- */
+/* --- batches --- */
 
 struct vma_call {
 	const Sealpoint__Vma *vma;
@@ -131,7 +133,7 @@ void sp_vma_batch_advise(struct sp_vma_batch *batch, const Sealpoint__Vma *vma,
 {
 	uint64_t args[6] = {range.start, sp_range_size(range), (uint64_t)advice};
 
-	sp_vma_batch_add(batch, vma, what, policy, __NR_madvise, args);
+	sp_vma_batch_add(batch, vma, what, policy, SYS_madvise, args);
 }
 
 static int judge(struct sp_vma_batch *batch, const struct vma_call *call, struct sp_error *err)
@@ -139,7 +141,7 @@ static int judge(struct sp_vma_batch *batch, const struct vma_call *call, struct
 	const Sealpoint__Vma *vma = call->vma;
 	int64_t result = sp_batch_result(batch->build->remote, call->index);
 
-	if (call->number == __NR_mmap && result >= 0 && (uint64_t)result != call->address)
+	if (call->number == SYS_mmap && result >= 0 && (uint64_t)result != call->address)
 		result = -EEXIST;
 	if (result >= 0 || call->policy == SP_CALL_TRY)
 		return 0;
@@ -157,11 +159,11 @@ static int judge(struct sp_vma_batch *batch, const struct vma_call *call, struct
 
 int sp_vma_batch_run(struct sp_vma_batch *batch, struct sp_error *err)
 {
-	int ret = batch->calls.count ? sp_batch_run(batch->build->remote, err) : 0;
+	int rc = batch->calls.count ? sp_batch_run(batch->build->remote, err) : 0;
 
-	for (size_t i = 0; ret == 0 && i < batch->calls.count; i++)
-		ret = judge(batch, sp_array_at(&batch->calls, i), err);
+	for (size_t i = 0; rc == 0 && i < batch->calls.count; i++)
+		rc = judge(batch, sp_array_at(&batch->calls, i), err);
 	sp_array_clear(&batch->calls);
 	sp_batch_begin(batch->build->remote);
-	return ret;
+	return rc;
 }

@@ -35,8 +35,7 @@ int sp_vma_count_pages(const struct sp_memory_build *build, const Sealpoint__Vma
 int sp_vma_fill_prot(const struct sp_memory_build *build, const Sealpoint__Vma *vma, int *prot,
                      struct sp_error *err);
 
-/* --- batches
- * ---------------------------------------------------------------------------------------- */
+/* --- batches --- */
 
 enum sp_vma_call_policy {
 	SP_CALL_MUST, /* a failure fails the batch */

@@ -17,8 +17,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
-/* --- what cannot be saved
- * --------------------------------------------------------------------------- */
+/* --- what cannot be saved --- */
 
 /* Mappings of things that only the kernel can make, by the beginning of their path. */
 static const struct {
@@ -79,16 +78,15 @@ static int check_vma(pid_t pid, const struct sp_vma *vma, struct sp_error *err)
 int sp_memory_check(pid_t pid, const struct sp_array *vmas, struct sp_error *err)
 {
 	for (size_t i = 0; i < vmas->count; i++) {
-		int ret = check_vma(pid, sp_array_at(vmas, i), err);
+		int rc = check_vma(pid, sp_array_at(vmas, i), err);
 
-		if (ret < 0)
-			return ret;
+		if (rc < 0)
+			return rc;
 	}
 	return 0;
 }
 
-/* --- where contents are read from
- * ------------------------------------------------------------------- */
+/* --- where contents are read from --- */
 
 struct process_memory {
 	pid_t pid;
@@ -155,8 +153,7 @@ static int add_process_source(struct sp_page_writer *writer, pid_t pid, uint32_t
 	return 0;
 }
 
-/* --- page states
- * -------------------------------------------------------------------------------------- */
+/* --- page states --- */
 
 struct saver {
 	struct sp_page_writer *writer;
@@ -176,14 +173,14 @@ static int add_run(struct saver *saver, struct sp_error *err)
 static int append(struct saver *saver, struct sp_range range, enum sp_page_state state,
                   struct sp_error *err)
 {
-	int ret;
+	int rc;
 
 	if (range.start == range.end)
 		return 0;
 	if (saver->run.state != state) {
-		ret = add_run(saver, err);
-		if (ret < 0)
-			return ret;
+		rc = add_run(saver, err);
+		if (rc < 0)
+			return rc;
 		saver->run = (struct sp_page_run){{range.start, range.start}, state};
 	}
 	saver->run.range.end = range.end;
@@ -229,10 +226,10 @@ static int visit_pages(void *context, struct sp_range run, uint64_t categories,
 {
 	struct saver *saver = context;
 	struct sp_range gap = {saver->run.range.end, run.start};
-	int ret = append(saver, gap, SP_PAGE_HOLE, err);
+	int rc = append(saver, gap, SP_PAGE_HOLE, err);
 
-	if (ret < 0)
-		return ret;
+	if (rc < 0)
+		return rc;
 	if (is_transparent_huge(saver->vma, categories))
 		note_huge(saver->vma, run);
 	return append(saver, run, page_state(saver->vma, categories), err);
@@ -241,7 +238,7 @@ static int visit_pages(void *context, struct sp_range run, uint64_t categories,
 static int save_vma(struct saver *saver, struct sp_page_scan *scan, struct sp_error *err)
 {
 	struct sp_vma *vma = saver->vma;
-	int ret;
+	int rc;
 
 	sp_array_clear(&vma->huge);
 	if (vma->kind == SP_VMA_VVAR || vma->kind == SP_VMA_VSYSCALL || vma->kind == SP_VMA_DEVICE)
@@ -250,23 +247,23 @@ static int save_vma(struct saver *saver, struct sp_page_scan *scan, struct sp_er
 		return sp_page_writer_add(saver->writer, saver->object, vma->range, SP_PAGE_DATA,
 		                          saver->source, err);
 	saver->run = (struct sp_page_run){{vma->range.start, vma->range.start}, SP_PAGE_HOLE};
-	ret = sp_page_scan_walk(scan, vma->range, visit_pages, saver, err);
-	if (ret < 0)
-		return ret;
-	ret = append(saver, (struct sp_range){saver->run.range.end, vma->range.end}, SP_PAGE_HOLE,
-	             err);
-	return ret < 0 ? ret : add_run(saver, err);
+	rc = sp_page_scan_walk(scan, vma->range, visit_pages, saver, err);
+	if (rc < 0)
+		return rc;
+	rc = append(saver, (struct sp_range){saver->run.range.end, vma->range.end}, SP_PAGE_HOLE,
+	            err);
+	return rc < 0 ? rc : add_run(saver, err);
 }
 
 static int save_all(struct saver *saver, pid_t pid, const struct sp_array *vmas,
                     struct sp_page_scan *scan, struct sp_error *err)
 {
 	for (size_t i = 0; i < vmas->count; i++) {
-		int ret;
+		int rc;
 
 		saver->vma = sp_array_at(vmas, i);
-		ret = save_vma(saver, scan, err);
-		if (ret < 0)
+		rc = save_vma(saver, scan, err);
+		if (rc < 0)
 			return sp_error_context(
 			        err,
 			        "cannot save memory at 0x%" PRIx64 "-0x%" PRIx64 " of process %d",
@@ -280,12 +277,12 @@ int sp_memory_save(pid_t pid, const struct sp_array *vmas, struct sp_page_writer
 {
 	struct saver saver = {.writer = writer, .object = object};
 	sp_cleanup(sp_page_scan_close) struct sp_page_scan scan = {.pagemap = -1};
-	int ret = sp_page_scan_open(&scan, pid, err);
+	int rc = sp_page_scan_open(&scan, pid, err);
 
-	if (ret < 0)
-		return ret;
-	ret = add_process_source(writer, pid, &saver.source, err);
-	return ret < 0 ? ret : save_all(&saver, pid, vmas, &scan, err);
+	if (rc < 0)
+		return rc;
+	rc = add_process_source(writer, pid, &saver.source, err);
+	return rc < 0 ? rc : save_all(&saver, pid, vmas, &scan, err);
 }
 
 void sp_vma_to_record(const struct sp_vma *vma, pid_t pid, Sealpoint__Vma *record)

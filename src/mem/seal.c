@@ -14,15 +14,15 @@ int sp_memory_seal(struct sp_memory_build *build, struct sp_error *err)
 	sp_cleanup(sp_vma_batch_release) struct sp_vma_batch batch;
 	const Sealpoint__Vma *vma;
 	size_t index = 0;
-	int ret = 0;
+	int rc = 0;
 
 	sp_vma_batch_init(&batch, build);
-	while (ret == 0 && (vma = sp_next_vma(build, &index)) != NULL) {
+	while (rc == 0 && (vma = sp_next_vma(build, &index)) != NULL) {
 		if (!(vma->flags & SP_VMA_SEALED) || vma->kind == SP_VMA_VSYSCALL)
 			continue;
-		ret = sp_vma_batch_room(&batch, err);
+		rc = sp_vma_batch_room(&batch, err);
 		sp_vma_batch_add(&batch, vma, "seal (mseal(2), Linux 6.10)", SP_CALL_MUST,
-		                 __NR_mseal, (uint64_t[6]){vma->start, vma->end - vma->start});
+		                 SYS_mseal, (uint64_t[6]){vma->start, vma->end - vma->start});
 	}
-	return ret < 0 ? ret : sp_vma_batch_run(&batch, err);
+	return rc < 0 ? rc : sp_vma_batch_run(&batch, err);
 }

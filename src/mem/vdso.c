@@ -37,10 +37,10 @@ static void release_layout(struct layout *layout)
 static int read_layout(struct layout *layout, struct sp_error *err)
 {
 	sp_cleanup(sp_vma_list_release) struct sp_array vmas = {0};
-	int ret = sp_own_mappings(&vmas, err);
+	int rc = sp_own_mappings(&vmas, err);
 
 	*layout = (struct layout){.pieces = SP_ARRAY_OF(struct piece)};
-	for (size_t i = 0; ret == 0 && i < vmas.count; i++) {
+	for (size_t i = 0; rc == 0 && i < vmas.count; i++) {
 		const struct sp_vma *vma = sp_array_at(&vmas, i);
 		struct piece piece = {vma->range, vma->kind};
 
@@ -51,7 +51,7 @@ static int read_layout(struct layout *layout, struct sp_error *err)
 		layout->span.end = vma->range.end;
 		sp_array_append(&layout->pieces, &piece);
 	}
-	return ret;
+	return rc;
 }
 
 /* From the first piece of a kind to the last. */
@@ -85,7 +85,7 @@ uint64_t sp_vdso_size(void)
 
 static void add_move(struct sp_remote *remote, uint64_t from, uint64_t to, uint64_t size)
 {
-	sp_batch_call(remote, "move the vDSO", __NR_mremap, from, size, size,
+	sp_batch_call(remote, "move the vDSO", SYS_mremap, from, size, size,
 	              MREMAP_MAYMOVE | MREMAP_FIXED, to, 0);
 }
 
@@ -93,10 +93,10 @@ int sp_vdso_park(struct sp_memory_build *build, remote_addr park, struct sp_erro
 {
 	sp_cleanup(release_layout) struct layout layout = {0};
 	struct sp_range vdso, vvar;
-	int ret = read_layout(&layout, err);
+	int rc = read_layout(&layout, err);
 
-	if (ret < 0 || layout.pieces.count == 0)
-		return ret;
+	if (rc < 0 || layout.pieces.count == 0)
+		return rc;
 	sp_batch_begin(build->remote);
 	for (size_t i = 0; i < layout.pieces.count; i++) {
 		const struct piece *piece = sp_array_at(&layout.pieces, i);
@@ -105,9 +105,9 @@ int sp_vdso_park(struct sp_memory_build *build, remote_addr park, struct sp_erro
 		         moved(piece->range, layout.span.start, park).start,
 		         sp_range_size(piece->range));
 	}
-	ret = sp_batch_run(build->remote, err);
-	if (ret < 0)
-		return ret;
+	rc = sp_batch_run(build->remote, err);
+	if (rc < 0)
+		return rc;
 	vdso = kind_span(&layout, SP_VMA_VDSO);
 	vvar = kind_span(&layout, SP_VMA_VVAR);
 	if (vdso.end)
@@ -117,8 +117,7 @@ int sp_vdso_park(struct sp_memory_build *build, remote_addr park, struct sp_erro
 	return 0;
 }
 
-/* --- placing
- * ---------------------------------------------------------------------------------------------- */
+/* --- placing --- */
 
 static const Sealpoint__Vma *find_record(const struct sp_memory_build *build, enum sp_vma_kind kind,
                                          const struct sp_range *within)
@@ -170,7 +169,7 @@ static int move_home(struct sp_memory_build *build, const struct layout *layout,
 		if (vdso && find_record(build, piece->kind, &place))
 			add_move(build->remote, parked.start, place.start, sp_range_size(parked));
 		else
-			sp_batch_call(build->remote, "unmap the stub's vDSO", __NR_munmap,
+			sp_batch_call(build->remote, "unmap the stub's vDSO", SYS_munmap,
 			              parked.start, sp_range_size(parked), 0, 0, 0, 0);
 	}
 	return sp_batch_run(build->remote, err);
@@ -192,12 +191,11 @@ static int check_threads(const struct sp_memory_build *build, const Sealpoint__V
 			continue;
 		memcpy(&general, thread->general.data, sizeof(general));
 		if (sp_range_contains(sp_vma_record_range(vdso), sp_instruction_pointer(&general)))
-			return sp_fail(
-			        err, EOPNOTSUPP,
-			        "thread %u of process %u was dumped while it ran code of its "
-			        "kernel's vDSO, and this kernel has another one: dump it "
-			        "again, or restore it where that kernel runs",
-			        thread->tid, thread->pid);
+			return sp_fail(err, EOPNOTSUPP,
+			               "thread %u of process %u was dumped while it ran code of "
+			               "its kernel's vDSO, and this kernel has another one: dump "
+			               "it again, or restore it where that kernel runs",
+			               thread->tid, thread->pid);
 	}
 	return 0;
 }
@@ -207,16 +205,16 @@ static int read_images(const struct sp_memory_build *build, const Sealpoint__Vma
                        void **saved, void **present, struct sp_error *err)
 {
 	uint64_t size = vdso->end - vdso->start;
-	int ret;
+	int rc;
 
 	if (size > 1 << 20)
 		return sp_fail(err, EBADMSG, "a vDSO of %" PRIu64 " KiB is not one", size >> 10);
 	*saved = sp_alloc(size);
 	*present = sp_alloc(sp_range_size(build->parked_vdso));
-	ret = sp_page_store_read(build->checkpoint->pages, build->process->memory_object,
-	                         vdso->start, *saved, size, err);
-	if (ret < 0)
-		return ret;
+	rc = sp_page_store_read(build->checkpoint->pages, build->process->memory_object,
+	                        vdso->start, *saved, size, err);
+	if (rc < 0)
+		return rc;
 	return sp_process_read(build->remote->process->pid, build->parked_vdso.start, *present,
 	                       sp_range_size(build->parked_vdso), err);
 }
@@ -225,13 +223,13 @@ static int redirect(struct sp_memory_build *build, const Sealpoint__Vma *vdso, v
                     const void *present, struct sp_error *err)
 {
 	uint64_t size = vdso->end - vdso->start;
-	int ret = check_threads(build, vdso, err);
+	int rc = check_threads(build, vdso, err);
 
-	if (ret == 0)
-		ret = sp_vdso_redirect(saved, size, present, sp_range_size(build->parked_vdso),
-		                       build->parked_vdso.start, err);
-	if (ret < 0)
-		return ret;
+	if (rc == 0)
+		rc = sp_vdso_redirect(saved, size, present, sp_range_size(build->parked_vdso),
+		                      build->parked_vdso.start, err);
+	if (rc < 0)
+		return rc;
 	return sp_process_write_forced(build->remote->process->pid, vdso->start, saved, size, err);
 }
 
@@ -241,23 +239,22 @@ int sp_vdso_place(struct sp_memory_build *build, struct sp_error *err)
 	uint64_t parked_size = sp_range_size(build->parked_vdso);
 	sp_cleanup(release_layout) struct layout layout = {0};
 	sp_cleanup_free void *saved = NULL, *present = NULL;
-	int ret = read_layout(&layout, err);
+	int rc = read_layout(&layout, err);
 
-	if (ret < 0)
-		return ret;
+	if (rc < 0)
+		return rc;
 	if (!vdso && !parked_size)
 		return 0;
 	if (!vdso)
 		return move_home(build, &layout, NULL, err);
 	if (!parked_size)
-		return sp_fail(
-		        err, EOPNOTSUPP,
-		        "process %u uses a vDSO, and this kernel gives none: boot it without "
-		        "vdso=0",
-		        build->process->pid);
-	ret = read_images(build, vdso, &saved, &present, err);
-	if (ret < 0)
-		return ret;
+		return sp_fail(err, EOPNOTSUPP,
+		               "process %u uses a vDSO, and this kernel gives none: boot it "
+		               "without vdso=0",
+		               build->process->pid);
+	rc = read_images(build, vdso, &saved, &present, err);
+	if (rc < 0)
+		return rc;
 	if (vdso->end - vdso->start == parked_size && memcmp(saved, present, parked_size) == 0 &&
 	    same_layout(build, &layout, vdso))
 		return move_home(build, &layout, vdso, err);

@@ -175,8 +175,7 @@ int sp_vdso_functions(const void *bytes, size_t size, struct sp_array *functions
 	return 0;
 }
 
-/* --- redirecting
- * ------------------------------------------------------------------------------------------ */
+/* --- redirecting --- */
 
 static const struct sp_vdso_function *find_function(const struct sp_array *functions,
                                                     const char *name)
@@ -216,15 +215,15 @@ static int redirect_all(void *image, const struct sp_array *functions,
 		const struct sp_vdso_function *other = find_function(others, function->name);
 		uint8_t code[SP_JUMP_CODE_MAX];
 		size_t size;
-		int ret;
+		int rc;
 
 		if ((other == NULL) != missing)
 			continue;
 		size = other ? sp_jump_code(code, other_at + other->offset)
 		             : sp_return_code(code, -ENOSYS);
-		ret = replace(image, function, code, size, err);
-		if (ret < 0)
-			return ret;
+		rc = replace(image, function, code, size, err);
+		if (rc < 0)
+			return rc;
 	}
 	return 0;
 }
@@ -234,13 +233,13 @@ int sp_vdso_redirect(void *image, size_t size, const void *other, size_t other_s
 {
 	sp_cleanup_array struct sp_array functions = {0}, others = {0};
 	sp_cleanup_free void *original = memcpy(sp_alloc(size), image, size);
-	int ret = sp_vdso_functions(original, size, &functions, err);
+	int rc = sp_vdso_functions(original, size, &functions, err);
 
-	if (ret == 0)
-		ret = sp_vdso_functions(other, other_size, &others, err);
-	if (ret == 0)
-		ret = redirect_all(image, &functions, &others, other_at, true, err);
-	if (ret == 0)
-		ret = redirect_all(image, &functions, &others, other_at, false, err);
-	return ret;
+	if (rc == 0)
+		rc = sp_vdso_functions(other, other_size, &others, err);
+	if (rc == 0)
+		rc = redirect_all(image, &functions, &others, other_at, true, err);
+	if (rc == 0)
+		rc = redirect_all(image, &functions, &others, other_at, false, err);
+	return rc;
 }

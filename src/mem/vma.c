@@ -138,8 +138,10 @@ static enum sp_vma_kind classify(const struct sp_vma *vma)
 	if (path[0] != '/' || (vma->flags & SP_VMA_IO) || starts_with(path, "/[aio]") ||
 	    starts_with(path, "/secretmem"))
 		return SP_VMA_DEVICE;
-	/* Files that the kernel made for a mapping without one live on a file system without a
-	 * device. */
+	/*
+	 * Files that the kernel made for a mapping without one live on a file system without a
+	 * device.
+	 */
 	if (vma->dev_major == 0 && strcmp(path, "/anon_hugepage (deleted)") == 0)
 		return shared ? SP_VMA_SHARED_ANON : SP_VMA_HUGETLB;
 	if (vma->dev_major == 0 && shared && strcmp(path, "/dev/zero (deleted)") == 0)
@@ -205,15 +207,15 @@ int sp_vma_list_read(pid_t pid, struct sp_array *vmas, struct sp_error *err)
 {
 	sp_cleanup_free char *text = NULL;
 	char path[32];
-	int ret;
+	int rc;
 
 	*vmas = SP_ARRAY_OF(struct sp_vma);
 	snprintf(path, sizeof(path), "/proc/%d/smaps", pid);
-	ret = sp_read_file(AT_FDCWD, path, &text, NULL, err);
-	if (ret < 0)
-		return ret;
-	ret = sp_vma_list_parse(text, vmas, err);
-	if (ret < 0)
+	rc = sp_read_file(AT_FDCWD, path, &text, NULL, err);
+	if (rc < 0)
+		return rc;
+	rc = sp_vma_list_parse(text, vmas, err);
+	if (rc < 0)
 		return sp_error_context(err, "cannot list the mappings of process %d", pid);
 	for (size_t i = 0; i < vmas->count; i++)
 		recognise_device(pid, sp_array_at(vmas, i));

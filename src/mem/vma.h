@@ -1,6 +1,4 @@
-/*
- * What a mapping is: the list of a process's VMAs as /proc/PID/smaps tells it, classified.
- */
+/* What a mapping is: the list of a process's VMAs as /proc/PID/smaps tells it, classified. */
 #ifndef SEALPOINT_MEM_VMA_H
 #define SEALPOINT_MEM_VMA_H
 
@@ -69,11 +67,14 @@ struct sp_vma {
 	struct sp_array huge; /* struct sp_range: transparent huge pages; set by sp_memory_save() */
 };
 
-/** Reads /proc/PID/smaps. `vmas` holds struct sp_vma, ascending; release with
- * sp_vma_list_release(). */
+/**
+ * Reads /proc/PID/smaps. `vmas` holds struct sp_vma, ascending; release with sp_vma_list_release().
+ */
 int sp_vma_list_read(pid_t pid, struct sp_array *vmas, struct sp_error *err);
-/** The same from the text of such a file, which it cuts into lines. Devices are told by their flags
- * alone. */
+/**
+ * The same from the text of such a file, which it cuts into lines. Devices are told by their flags
+ * alone.
+ */
 int sp_vma_list_parse(char *text, struct sp_array *vmas, struct sp_error *err);
 void sp_vma_list_release(struct sp_array *vmas);
 /** The VMA that contains `address`, or NULL. */

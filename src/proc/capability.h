@@ -5,8 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** "CAP_SYS_RESOURCE"; a number for one that is newer than this program, in a buffer of the
- * thread's. */
+/**
+ * "CAP_SYS_RESOURCE"; a number for one that is newer than this program, in a buffer of the
+ * thread's.
+ */
 const char *sp_capability_name(unsigned capability);
 /** The names of the capabilities of a set, comma separated, cut where the room ends. */
 void sp_capability_names(uint64_t set, char *text, unsigned size);

@@ -85,9 +85,9 @@ int sp_stat_read(pid_t pid, pid_t tid, struct sp_stat *stat, struct sp_error *er
 {
 	sp_cleanup_free char *text = NULL;
 	char path[64];
-	int ret;
+	int rc;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
-	ret = sp_read_file(AT_FDCWD, path, &text, NULL, err);
-	return ret < 0 ? ret : sp_stat_parse(text, stat, err);
+	rc = sp_read_file(AT_FDCWD, path, &text, NULL, err);
+	return rc < 0 ? rc : sp_stat_parse(text, stat, err);
 }

@@ -25,8 +25,10 @@ struct sp_stat {
 
 #define SP_PF_KTHREAD 0x00200000u /* in sp_stat.flags: a kernel thread */
 
-/** ENOENT or ESRCH (from the kernel) if there is no such thread; EBADMSG if the text is not
- * understood. */
+/**
+ * ENOENT or ESRCH (from the kernel) if there is no such thread; EBADMSG if the text is not
+ * understood.
+ */
 int sp_stat_read(pid_t pid, pid_t tid, struct sp_stat *stat, struct sp_error *err);
 /** The same from a text. */
 int sp_stat_parse(const char *text, struct sp_stat *stat, struct sp_error *err);

@@ -52,7 +52,8 @@ bool sp_status_is(const char *text, const char *name, const char *expected)
 	       !memcmp(value, expected, length);
 }
 
-/* One number at `*cursor`, before `end`: strtoull() alone would take signs and skip to other lines.
+/*
+ * One number at `*cursor`, before `end`: strtoull() alone would take signs and skip to other lines.
  */
 static bool take_number(const char **cursor, const char *end, int base, uint64_t *value)
 {

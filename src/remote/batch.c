@@ -86,8 +86,10 @@ static int write_batch(struct sp_remote *remote, struct sp_error *err)
 
 	rc = sp_remote_write(remote, sp_remote_calls_address(remote), remote->calls.items,
 	                     remote->calls.count * sizeof(struct sp_call), err);
-	/* What an earlier run of this batch has left in its rooms must not be wiped: new bytes
-	 * only. */
+	/*
+	 * What an earlier run of this batch has left in its rooms must not be wiped: new bytes
+	 * only.
+	 */
 	if (!rc && remote->data.count > written)
 		rc = sp_remote_write(remote, sp_remote_data_address(remote) + written,
 		                     (char *)remote->data.items + written,
@@ -96,7 +98,7 @@ static int write_batch(struct sp_remote *remote, struct sp_error *err)
 	return rc;
 }
 
-/** Names the first call that failed and was not allowed to. */
+/* Names the first call that failed and was not allowed to. */
 static int check_results(const struct sp_remote *remote, struct sp_error *err)
 {
 	for (size_t i = 0; i < remote->calls.count; i++) {
@@ -144,7 +146,7 @@ int sp_batch_read(struct sp_remote *remote, remote_addr from, void *buffer, size
 	return sp_process_read(remote->process->pid, from, buffer, size, err);
 }
 
-/** Forgets the calls of a batch that has run. The data area stays: it may hold arguments. */
+/* Forgets the calls of a batch that has run. The data area stays: it may hold arguments. */
 static void forget_calls(struct sp_remote *remote)
 {
 	sp_array_clear(&remote->calls);

@@ -35,8 +35,10 @@ static void look_for(const struct sp_code_pattern *pattern, const uint8_t *bytes
 		*found = address + (uint64_t)(hit - bytes);
 }
 
-/** What is still missing is looked for in these bytes. `bare` is a call instruction with anything
- * behind. */
+/*
+ * What is still missing is looked for in these bytes. `bare` is a call instruction with anything
+ * behind.
+ */
 static void search_bytes(struct sp_foothold *foothold, remote_addr *bare, const uint8_t *bytes,
                          size_t size, remote_addr address)
 {
@@ -75,8 +77,9 @@ static int by_size(const void *a, const void *b)
 	return one < two ? -1 : one > two;
 }
 
-/** A C library is far smaller than the programs that are worth the trouble: smallest mappings
- * first. */
+/*
+ * A C library is far smaller than the programs that are worth the trouble: smallest mappings first.
+ */
 static int find_code(pid_t pid, const struct sp_array *maps, struct sp_range except,
                      struct sp_foothold *foothold, struct sp_error *err)
 {
@@ -98,11 +101,10 @@ static int find_code(pid_t pid, const struct sp_array *maps, struct sp_range exc
 	if (!foothold->instruction)
 		foothold->instruction = bare;
 	if (!foothold->instruction)
-		return sp_fail(
-		        err, ENOEXEC,
-		        "pid %d has no system call instruction in its memory: sealpoint cannot ask "
-		        "it for anything",
-		        pid);
+		return sp_fail(err, ENOEXEC,
+		               "pid %d has no system call instruction in its memory: sealpoint "
+		               "cannot ask it for anything",
+		               pid);
 	return 0;
 }
 
@@ -133,7 +135,7 @@ static bool code_is_unchanged(pid_t pid, const struct sp_foothold *foothold)
 
 /* --- the place for the frame --- */
 
-/** True if the page was never touched, or holds nothing but zeros. */
+/* True if the page was never touched, or holds nothing but zeros. */
 static bool page_is_empty(pid_t pid, int pagemap, remote_addr page)
 {
 	static const uint8_t zeros[SP_PAGE_SIZE];
@@ -150,7 +152,9 @@ static bool page_is_empty(pid_t pid, int pagemap, remote_addr page)
 	       !memcmp(bytes, zeros, sizeof(bytes));
 }
 
-/** True if the slot was never touched, or holds a frame of ours that a killed sealpoint has left. */
+/*
+ * True if the slot was never touched, or holds a frame of ours that a killed sealpoint has left.
+ */
 static bool slot_is_free(pid_t pid, int pagemap, remote_addr slot, size_t size)
 {
 	char mark[sizeof(sp_frame_mark)];
@@ -209,7 +213,9 @@ int sp_foothold_find(pid_t pid, struct sp_range except, struct sp_foothold *foot
 	return rc ? rc : find_code(pid, &maps, except, foothold, err);
 }
 
-/** The highest gap between two mappings that is large enough, with a page to spare on both sides. */
+/*
+ * The highest gap between two mappings that is large enough, with a page to spare on both sides.
+ */
 static int find_gap(const struct sp_array *maps, struct sp_foothold *foothold, struct sp_error *err)
 {
 	uint64_t wanted = SP_FOOTHOLD_GAP_SIZE + 2 * SP_PAGE_SIZE;

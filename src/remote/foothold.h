@@ -30,8 +30,10 @@ struct sp_error;
 /* Room for the temporary mapping. */
 #define SP_FOOTHOLD_GAP_SIZE (1ULL << 20)
 
-/* Stands at the start of each slot, so that a later run knows what an earlier, killed one has left
- * there. */
+/*
+ * Stands at the start of each slot, so that a later run knows what an earlier, killed one has left
+ * there.
+ */
 extern const char sp_frame_mark[16];
 
 struct sp_foothold {
@@ -45,8 +47,8 @@ struct sp_foothold {
 
 /**
  * Looks for a foothold in process `pid`, which may be running: do this before the freeze. Reads the
- * executable mappings but those in `except`, smallest first. ENOEXEC if the process has no system call instruction at
- * all.
+ * executable mappings but those in `except`, smallest first. ENOEXEC if the process has no system
+ * call instruction at all.
  */
 int sp_foothold_find(pid_t pid, struct sp_range except, struct sp_foothold *foothold,
                      struct sp_error *err);

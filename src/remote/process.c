@@ -40,10 +40,9 @@ struct sp_thread *sp_process_add_thread(struct sp_process *process, pid_t tid)
 	return thread;
 }
 
-/* --- refusals ------------------------------------------------------------------------------------
- */
+/* --- refusals --- */
 
-/** A number of a status text, or `missing` if the text has no such line. */
+/* A number of a status text, or `missing` if the text has no such line. */
 static long status_number(const char *status, const char *name, long missing)
 {
 	uint64_t value;
@@ -55,8 +54,7 @@ static int refuse_traced(pid_t pid, long tracer, struct sp_error *err)
 {
 	return sp_fail(err, EBUSY,
 	               "pid %d is already traced by pid %ld (a debugger, strace or another dump): "
-	               "end that "
-	               "first",
+	               "end that first",
 	               pid, tracer);
 }
 
@@ -114,7 +112,7 @@ static int refuse_seize(pid_t pid, pid_t tid, int code, struct sp_error *err)
 	return sp_fail_errno(err, code, "cannot seize thread %d of pid %d", tid, pid);
 }
 
-/** Names a thread that does not stop, and what it waits for. */
+/* Names a thread that does not stop, and what it waits for. */
 static int refuse_unstoppable(pid_t pid, pid_t tid, struct sp_error *err)
 {
 	static const char *const why = "cannot be stopped in time";
@@ -126,27 +124,23 @@ static int refuse_unstoppable(pid_t pid, pid_t tid, struct sp_error *err)
 	if (!sp_read_file(AT_FDCWD, path, &call, NULL, NULL) && isdigit((unsigned char)*call))
 		number = strtol(call, NULL, 10);
 	if (number == SYS_vfork || number == SYS_clone || number == SYS_clone3)
-		return sp_fail(
-		        err, ETIMEDOUT,
-		        "thread %d of pid %d %s: it waits for its vfork child to exec or exit; "
-		        "try again when the child has, or with a longer --timeout",
-		        tid, pid, why);
+		return sp_fail(err, ETIMEDOUT,
+		               "thread %d of pid %d %s: it waits for its vfork child to exec or "
+		               "exit; try again when the child has, or with a longer --timeout",
+		               tid, pid, why);
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/wchan", pid, tid);
 	if (sp_read_file(AT_FDCWD, path, &wchan, NULL, NULL) || !*wchan || !strcmp(wchan, "0"))
 		return sp_fail(err, ETIMEDOUT,
 		               "thread %d of pid %d %s: it is in an uninterruptible wait (system "
-		               "call %ld); "
-		               "try again, or with a longer --timeout",
+		               "call %ld); try again, or with a longer --timeout",
 		               tid, pid, why, number);
-	return sp_fail(
-	        err, ETIMEDOUT,
-	        "thread %d of pid %d %s: it is in an uninterruptible wait (%s); try again, or with "
-	        "a longer --timeout",
-	        tid, pid, why, wchan);
+	return sp_fail(err, ETIMEDOUT,
+	               "thread %d of pid %d %s: it is in an uninterruptible wait (%s); try again, "
+	               "or with a longer --timeout",
+	               tid, pid, why, wchan);
 }
 
-/* --- stopping ------------------------------------------------------------------------------------
- */
+/* --- stopping --- */
 
 static bool is_known(const struct sp_process *process, pid_t tid)
 {
@@ -166,7 +160,7 @@ static void forget_thread(struct sp_process *process, size_t index)
 	        (process->threads.count - index) * sizeof(*threads));
 }
 
-/** Seizes and interrupts one thread. A thread that has just ended is no error. */
+/* Seizes and interrupts one thread. A thread that has just ended is no error. */
 static int seize_thread(struct sp_process *process, pid_t tid, struct sp_error *err)
 {
 	if (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0) {
@@ -183,7 +177,7 @@ static int seize_thread(struct sp_process *process, pid_t tid, struct sp_error *
 	return 0;
 }
 
-/** Seizes what the task list shows and we do not know. Returns how many were found, or an error. */
+/* Seizes what the task list shows and we do not know. Returns how many were found, or an error. */
 static int seize_new_threads(struct sp_process *process, struct sp_error *err)
 {
 	sp_cleanup_dir DIR *tasks = NULL;
@@ -214,7 +208,7 @@ static bool is_stop_signal(int signal)
 	return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
 }
 
-/**
+/*
  * What a wait status means for the stopping: 1 the thread stands, 0 it does not yet, -1 it has
  * ended. A signal that is about to be delivered goes its way; the interrupt takes effect behind it.
  */
@@ -232,7 +226,7 @@ static int judge_stop(struct sp_process *process, struct sp_thread *thread, int 
 	return 0;
 }
 
-/** Waits briefly between two looks at a thread: not at all at first, then longer. */
+/* Waits briefly between two looks at a thread: not at all at first, then longer. */
 static void wait_a_little(unsigned *round)
 {
 	struct timespec pause = {.tv_nsec = 50000};
@@ -243,7 +237,7 @@ static void wait_a_little(unsigned *round)
 		nanosleep(&pause, NULL);
 }
 
-/** Waits until the thread at `index` stands; it is forgotten if it has ended instead. */
+/* Waits until the thread at `index` stands; it is forgotten if it has ended instead. */
 static int wait_thread(struct sp_process *process, size_t index, uint64_t deadline_ns,
                        struct sp_error *err)
 {
@@ -302,7 +296,7 @@ struct rseq_critical_section {
 	uint64_t abort_ip;
 };
 
-/**
+/*
  * A thread that stands inside an rseq critical section has lost it: the kernel aborts it when the
  * thread goes on, provided it still stands there. A remote system call, and a restore, move the
  * instruction pointer away and back, so we take it to the abort address ourselves.
@@ -384,7 +378,7 @@ int sp_process_seize(struct sp_process *process, pid_t pid, uint64_t deadline_ns
 
 /* --- letting go --- */
 
-/** Registers that only our stop has made what they are become what they would have been. */
+/* Registers that only our stop has made what they are become what they would have been. */
 static void undo_stop(const struct sp_thread *thread)
 {
 	struct user_regs_struct general = thread->raw.general;
@@ -394,7 +388,7 @@ static void undo_stop(const struct sp_thread *thread)
 	sp_general_set(thread->tid, &general, NULL);
 }
 
-/** Detaches a thread; one that does not stand yet is made to, which it does at once or is dead. */
+/* Detaches a thread; one that does not stand yet is made to, which it does at once or is dead. */
 static void detach(const struct sp_thread *thread)
 {
 	int status;

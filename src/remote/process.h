@@ -44,8 +44,8 @@ enum sp_release {
 };
 
 /**
- * Says whether `pid` is a process that can be seized, without touching it. Errors as for seizing, but for
- * what only the attempt can tell.
+ * Says whether `pid` is a process that can be seized, without touching it. Errors as for seizing,
+ * but for what only the attempt can tell.
  */
 int sp_process_check(pid_t pid, struct sp_error *err);
 

@@ -11,12 +11,12 @@
  *
  * The order of steps is what makes the target survive us at every instant:
  *
- *   engage	the frame is written; then the registers change, to ones from which the target
- *heals; then the signal mask.
- *   disengage	the mask is put back while the registers still heal; then the registers.
- *   hand over	to another thread: the new driver is engaged before the old one is let go. Both rest
- *on the target's own instruction, not on the stub, so that if we die now either may unmap the pages
- *		first. They have a frame each.
+ *   engage     the frame is written; then the registers change, to ones from which the target
+ *              heals; then the signal mask.
+ *   disengage  the mask is put back while the registers still heal; then the registers.
+ *   hand over  to another thread: the new driver is engaged before the old one is let go. Both rest
+ *              on the target's own instruction, not on the stub, so that if we die now either may
+ *              unmap the pages first. They have a frame each.
  */
 #include "remote/remote.h"
 
@@ -54,7 +54,7 @@ remote_addr sp_remote_data_address(const struct sp_remote *remote)
 	return (behind_calls + 63) & ~63ULL;
 }
 
-/** Frames that do not fit into the target's own stack lie at the end of the data area. */
+/* Frames that do not fit into the target's own stack lie at the end of the data area. */
 static remote_addr own_frames_address(const struct sp_remote *remote)
 {
 	return remote->code + SP_REMOTE_SIZE - 2 * remote->frame_slot_size;
@@ -65,7 +65,9 @@ size_t sp_remote_data_capacity(const struct sp_remote *remote)
 	return own_frames_address(remote) - sp_remote_data_address(remote);
 }
 
-/** The driver's signal frame; the word below it is the address of munmap(2), if the target has one. */
+/*
+ * The driver's signal frame; the word below it is the address of munmap(2), if the target has one.
+ */
 static remote_addr frame_address(const struct sp_remote *remote)
 {
 	remote_addr frames =
@@ -119,7 +121,7 @@ static bool is_syscall_stop(int status)
 	return !is_event(status) && WSTOPSIG(status) == (SIGTRAP | 0x80);
 }
 
-/**
+/*
  * A stop that is not the one we wait for. All signals but the marker are blocked, so it can only be
  * a stop signal, which is kept for later, a trace event (a thread was cloned), or a fault in what
  * we had the target do.
@@ -145,7 +147,7 @@ static int pass_over(struct sp_remote *remote, int status, struct sp_error *err)
 	}
 }
 
-/** Lets the stub run to the end of its batch: one stop with a marker signal, else one per call. */
+/* Lets the stub run to the end of its batch: one stop with a marker signal, else one per call. */
 static int run_to_marker(struct sp_remote *remote, struct sp_error *err)
 {
 	enum __ptrace_request how = remote->marker_signal ? PTRACE_CONT : PTRACE_SYSCALL;
@@ -176,7 +178,7 @@ static int run_to_marker(struct sp_remote *remote, struct sp_error *err)
 	}
 }
 
-/** Runs the one system call that the registers are set for, to the stop behind it. */
+/* Runs the one system call that the registers are set for, to the stop behind it. */
 static int run_one_call(struct sp_remote *remote, int64_t *result, struct sp_error *err)
 {
 	struct user_regs_struct general;
@@ -198,7 +200,7 @@ static int run_one_call(struct sp_remote *remote, int64_t *result, struct sp_err
 	return rc;
 }
 
-/**
+/*
  * Brings the driver to a stop inside the kernel's signal handling, without executing anything more.
  * Only there does the kernel finish an interrupted system call when the registers are put back
  * (restart.c).
@@ -235,7 +237,7 @@ static int set_signal_mask(pid_t tid, uint64_t mask, struct sp_error *err)
 	return sp_fail_errno(err, errno, "cannot set the signal mask of thread %d", tid);
 }
 
-/** Writes the driver's healing stack: the address of munmap(2), and the frame behind it. */
+/* Writes the driver's healing stack: the address of munmap(2), and the frame behind it. */
 static int write_frame(struct sp_remote *remote, struct sp_error *err)
 {
 	uint8_t buffer[FRAME_HEAD + FRAME_MAX] = {0};
@@ -278,7 +280,9 @@ static int set_trace_options(const struct sp_remote *remote, struct sp_error *er
 	return sp_fail_errno(err, errno, "cannot set trace options of thread %d", tid);
 }
 
-/** Points the driver at one system call of the target's own code, with the healing stack below it. */
+/*
+ * Points the driver at one system call of the target's own code, with the healing stack below it.
+ */
 static int aim_at_call(struct sp_remote *remote, const struct sp_call *call, remote_addr stack,
                        struct sp_error *err)
 {
@@ -296,8 +300,9 @@ static struct sp_call unmap_call(const struct sp_remote *remote)
 	};
 }
 
-/** The position from which an untraced driver unmaps the pages and heals, without touching the
- * stub. */
+/*
+ * The position from which an untraced driver unmaps the pages and heals, without touching the stub.
+ */
 static int rest(struct sp_remote *remote, struct sp_error *err)
 {
 	struct sp_call call = unmap_call(remote);
@@ -314,7 +319,7 @@ static int block_signals(struct sp_remote *remote, struct sp_error *err)
 	return set_signal_mask(remote->driver->tid, mask, err);
 }
 
-/** Gives the driver its own registers and mask again. It stands in a signal or event stop. */
+/* Gives the driver its own registers and mask again. It stands in a signal or event stop. */
 static int disengage(struct sp_remote *remote, struct sp_error *err)
 {
 	struct sp_thread *driver = remote->driver;
@@ -334,7 +339,7 @@ static int disengage(struct sp_remote *remote, struct sp_error *err)
 
 /* --- opening --- */
 
-/**
+/*
  * The signal that ends a batch: one that nobody would see if it were delivered for want of a
  * tracer. That is one whose default is to be ignored, without a handler, not blocked by any thread,
  * and not pending.
@@ -366,7 +371,9 @@ static int write_stub(const struct sp_remote *remote, struct sp_error *err)
 	return sp_process_write_forced(remote->process->pid, remote->code, code, size, err);
 }
 
-/** The call that maps the temporary pages; in a target that forbids writable code, it makes none. */
+/*
+ * The call that maps the temporary pages; in a target that forbids writable code, it makes none.
+ */
 static struct sp_call map_call(remote_addr at)
 {
 	return (struct sp_call){
@@ -391,7 +398,9 @@ static int map_pages(struct sp_remote *remote, struct sp_error *err)
 	return 0;
 }
 
-/** The first batch: its only call makes the data pages writable for the results of all that follow. */
+/*
+ * The first batch: its only call makes the data pages writable for the results of all that follow.
+ */
 static int make_data_writable(struct sp_remote *remote, struct sp_error *err)
 {
 	int rc = sp_remote_call(remote, NULL, err, "make the temporary pages writable",
@@ -423,15 +432,17 @@ static void release_batch(struct sp_remote *remote)
 	sp_array_release(&remote->data);
 }
 
-/** Maps the temporary pages by the target's own instruction, then installs the stub. */
+/* Maps the temporary pages by the target's own instruction, then installs the stub. */
 static int take_hold(struct sp_remote *remote, struct sp_error *err)
 {
 	struct sp_call call = map_call(remote->code);
 	remote_addr stack = frame_address(remote);
 	int rc;
 
-	/* Whoever returns from this call without us goes through munmap(2), whose arguments are the
-	 * same. */
+	/*
+	 * Whoever returns from this call without us goes through munmap(2), whose arguments are the
+	 * same.
+	 */
 	if (remote->foothold.unmap)
 		stack -= sizeof(uint64_t);
 	if (remote->foothold.complete && (rc = write_frame(remote, err)))
@@ -502,7 +513,7 @@ static int engage(struct sp_remote *remote, struct sp_error *err)
 	return rc ? rc : block_signals(remote, err);
 }
 
-/** Tells the stub what to run, where to stop, and how to heal. */
+/* Tells the stub what to run, where to stop, and how to heal. */
 static int write_block(const struct sp_remote *remote, size_t calls, struct sp_error *err)
 {
 	struct sp_call unmap = unmap_call(remote);

@@ -4,14 +4,14 @@
  *
  *	struct sp_remote remote;
  *	sp_remote_open(&remote, process, sp_process_leader(process), &foothold, err);
- *	sp_remote_call(&remote, &result, err, "get the umask", __NR_umask, 0);
+ *	sp_remote_call(&remote, &result, err, "get the umask", SYS_umask, 0);
  *	...
  *	sp_remote_close(&remote, err);
  *
  * The target gets one temporary mapping: a code page with the stub and data pages for the calls,
  * strings and structures of a batch. From the first changed register to the last, a signal frame
- *with the original registers lies in the target (remote/foothold.h), so that a target whose tracer
- *is killed unmaps the temporary pages and goes on as if nothing had happened (D3).
+ * with the original registers lies in the target (remote/foothold.h), so that a target whose tracer
+ * is killed unmaps the temporary pages and goes on as if nothing had happened (D3).
  *
  * A batch costs one stop (about 10 us) whatever its length. Not thread safe: ptrace belongs to the
  * thread that seized.
@@ -45,8 +45,8 @@ struct sp_remote {
 };
 
 /**
- * Takes control of `driver`, a stopped thread of `process`, and maps the temporary pages.
- * On failure the thread has its registers back.
+ * Takes control of `driver`, a stopped thread of `process`, and maps the temporary pages. On
+ * failure the thread has its registers back.
  */
 int sp_remote_open(struct sp_remote *remote, struct sp_process *process, struct sp_thread *driver,
                    const struct sp_foothold *foothold, struct sp_error *err);
@@ -59,8 +59,9 @@ int sp_remote_open(struct sp_remote *remote, struct sp_process *process, struct 
 int sp_remote_open_stub(struct sp_remote *remote, struct sp_process *process,
                         remote_addr instruction, remote_addr code, struct sp_error *err);
 
-/** Makes another stopped thread of the same process the driver; the old one gets its registers
- * back. */
+/**
+ * Makes another stopped thread of the same process the driver; the old one gets its registers back.
+ */
 int sp_remote_drive(struct sp_remote *remote, struct sp_thread *driver, struct sp_error *err);
 
 /**
@@ -106,7 +107,9 @@ bool sp_batch_nearly_full(const struct sp_remote *remote);
  */
 int sp_batch_run(struct sp_remote *remote, struct sp_error *err);
 
-/** The result of call `index` of the batch that ran last: as the kernel gave it, -errno on errors. */
+/**
+ * The result of call `index` of the batch that ran last: as the kernel gave it, -errno on errors.
+ */
 int64_t sp_batch_result(const struct sp_remote *remote, size_t index);
 
 /** Copies what the calls left at `from`, an address that sp_batch_put() returned in this batch. */
@@ -114,10 +117,10 @@ int sp_batch_read(struct sp_remote *remote, remote_addr from, void *buffer, size
                   struct sp_error *err);
 
 /**
- * One call as a batch of its own, whatever calls came before: those that have run are not run again,
- * and those that have not never are. sp_remote_call() fails if the call does; sp_remote_try() fails
- * only if the call could not be made. `result` may be NULL. Data placed with sp_batch_put() after
- * sp_batch_begin() can be used in the arguments.
+ * One call as a batch of its own, whatever calls came before: those that have run are not run
+ * again, and those that have not never are. sp_remote_call() fails if the call does;
+ * sp_remote_try() fails only if the call could not be made. `result` may be NULL. Data placed with
+ * sp_batch_put() after sp_batch_begin() can be used in the arguments.
  */
 int sp_remote_call(struct sp_remote *remote, int64_t *result, struct sp_error *err,
                    const char *label, long number, uint64_t a0, uint64_t a1, uint64_t a2,

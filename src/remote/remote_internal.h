@@ -1,4 +1,5 @@
-/* What remote.c and batch.c share: where things lie in the temporary mapping, and running the stub.
+/*
+ * What remote.c and batch.c share: where things lie in the temporary mapping, and running the stub.
  */
 #ifndef SEALPOINT_REMOTE_REMOTE_INTERNAL_H
 #define SEALPOINT_REMOTE_REMOTE_INTERNAL_H
@@ -9,7 +10,10 @@ remote_addr sp_remote_calls_address(const struct sp_remote *remote);
 remote_addr sp_remote_data_address(const struct sp_remote *remote);
 size_t sp_remote_data_capacity(const struct sp_remote *remote);
 
-/** Writes to the data pages: from outside, and against their protection as long as they are read-only. */
+/**
+ * Writes to the data pages: from outside, and against their protection as long as they are
+ * read-only.
+ */
 int sp_remote_write(const struct sp_remote *remote, remote_addr to, const void *bytes, size_t size,
                     struct sp_error *err);
 

@@ -5,8 +5,9 @@
  *	peer copy SIZE CONTENTS PAGES		fills fresh memory by UFFDIO_COPY
  *	peer populate SIZE CONTENTS PAGES	fills fresh memory by MADV_POPULATE_WRITE and memcpy
  *
- * Prints nanoseconds. The bytes, zero pages among them, come from a buffer of at most 256 MiB, used again and
- * again, so that a peer for 4 GiB does not need 8; it is larger than any cache, so they come from memory.
+ * Prints nanoseconds. The bytes, zero pages among them, come from a buffer of at most 256 MiB, used
+ * again and again, so that a peer for 4 GiB does not need 8; it is larger than any cache, so they
+ * come from memory.
  */
 #include "contents.h"
 

@@ -64,7 +64,7 @@ static void add_item(struct sp_checkpoint *checkpoint, struct sp_record_writer *
 	protobuf_c_message_free_unpacked(message, NULL);
 }
 
-/** What restore takes for granted. */
+/* What restore takes for granted. */
 static void use(const struct sp_checkpoint *checkpoint)
 {
 	const Sealpoint__Process *root = sp_checkpoint_root(checkpoint);

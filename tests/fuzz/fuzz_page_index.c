@@ -8,7 +8,7 @@
 
 #define FILE_SIZE (64 * SP_PAGE_SIZE)
 
-/** What every reader relies on. */
+/* What every reader relies on. */
 static void check_whole(const struct sp_page_index *index)
 {
 	for (size_t i = 0; i < index->runs.count; i++) {

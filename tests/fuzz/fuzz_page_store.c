@@ -81,7 +81,7 @@ static int use_zero(void *context, struct sp_range range, struct sp_error *err)
 	return 0;
 }
 
-/** Reads a little at both ends of each run. */
+/* Reads a little at both ends of each run. */
 static int read_run(void *context, const struct sp_page_run *run)
 {
 	struct sp_page_store *store = context;

@@ -1,6 +1,6 @@
 /*
- * Fuzzes the reader of vDSO images: the input is the image that a checkpoint claims its program had, and
- * the other image at once.
+ * Fuzzes the reader of vDSO images: the input is the image that a checkpoint claims its program
+ * had, and the other image at once.
  */
 #include "base/array.h"
 #include "mem/vdso_image.h"

@@ -49,9 +49,9 @@ static void put_message(FILE *file, uint8_t type, const ProtobufCMessage *messag
 	free(bytes);
 }
 
-/* --- pages ----------------------------------------------------------------------------------- */
+/* --- pages --- */
 
-/** Two objects, five runs, two DATA pages in the frame that is given. */
+/* Two objects, five runs, two DATA pages in the frame that is given. */
 static void put_chunk(FILE *file, const struct sp_frame *frame)
 {
 	Sealpoint__PageIndex chunk = SEALPOINT__PAGE_INDEX__INIT;
@@ -104,7 +104,7 @@ static void seed_pages(int level, const char *name)
 	sp_frame_encoder_release(&encoder);
 }
 
-/* --- records --------------------------------------------------------------------------------- */
+/* --- records --- */
 
 static void put_manifest(FILE *file)
 {
@@ -191,7 +191,7 @@ static void seed_records(void)
 	sp_record_writer_abandon(&writer);
 }
 
-/** A body with a few fields for each row: the fuzzer finds what they mean. */
+/* A body with a few fields for each row: the fuzzer finds what they mean. */
 static void seed_kinds(void)
 {
 	static const uint8_t body[] = {0x08, 0x01, 0x12, 0x02, '/', 'x', 0x18, 0x05, 0x20, 0x07};
@@ -208,7 +208,10 @@ static void seed_kinds(void)
 	}
 }
 
-/** The part of this process's own vDSO that is within the length of an input: all tables, most functions. */
+/*
+ * The part of this process's own vDSO that is within the length of an input: all tables, most
+ * functions.
+ */
 static void seed_vdso(void)
 {
 	const void *image = (const void *)getauxval(AT_SYSINFO_EHDR);

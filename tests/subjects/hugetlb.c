@@ -1,5 +1,6 @@
 /*
- * Pages from the hugetlb pool, which tests/run.sh enlarges: a private anonymous mapping and a memfd.
+ * Pages from the hugetlb pool, which tests/run.sh enlarges: a private anonymous mapping and a
+ * memfd.
  */
 #include "mapping.h"
 

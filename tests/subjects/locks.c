@@ -15,7 +15,8 @@ static void lock_record(int fd, int command, short type, off_t start, off_t leng
 	subject_need(fcntl(fd, command, &lock) == 0, "fcntl");
 }
 
-/* The pid of the process that keeps others from this lock; 0 if none does, -1: an open file's lock.
+/*
+ * The pid of the process that keeps others from this lock; 0 if none does, -1: an open file's lock.
  */
 static pid_t holder(const char *path, short type, off_t start)
 {

@@ -69,7 +69,8 @@ static inline bool mapping_readable(const void *address)
 	return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
 }
 
-/** Copies a line of /proc/self/smaps for the mapping at `address`, "VmFlags:" for example; or "".
+/**
+ * Copies a line of /proc/self/smaps for the mapping at `address`, "VmFlags:" for example; or "".
  */
 static inline void mapping_smaps(const void *address, const char *field, char *value, size_t size)
 {

@@ -90,7 +90,8 @@ int main(void)
 	char flags[128];
 
 	mapping_fill(named, SIZE, 9);
-	/* Without CONFIG_ANON_VMA_NAME this fails; with it, the comparison of maps shows the name.
+	/*
+	 * Without CONFIG_ANON_VMA_NAME this fails; with it, the comparison of maps shows the name.
 	 */
 	prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, named, SIZE, "a subject's");
 	for (size_t i = 0; i < CASES; i++)

@@ -16,7 +16,8 @@
 
 #define THREADS 4
 #define AREA 16384
-/* Tile data need a permission that this subject does not ask for; supervisor state is the kernel's.
+/*
+ * Tile data need a permission that this subject does not ask for; supervisor state is the kernel's.
  */
 #define COMPONENTS_LEFT_OUT (3ULL << 17)
 

@@ -1,6 +1,4 @@
-/*
- * What the sealed subjects share: sealing, and trying everything that mseal(2) forbids.
- */
+/* What the sealed subjects share: sealing, and trying everything that mseal(2) forbids. */
 #ifndef SEALPOINT_TESTS_SEALED_H
 #define SEALPOINT_TESTS_SEALED_H
 
@@ -28,7 +26,8 @@ static inline void seal(const struct area *area)
 	subject_need(false, "mseal: %s", area->name);
 }
 
-/* A call that succeeds here may take away the ground under the subject: reported by its fall, too.
+/*
+ * A call that succeeds here may take away the ground under the subject: reported by its fall, too.
  */
 #define expect_refusal(area, call, text)                                                 \
 	do {                                                                             \

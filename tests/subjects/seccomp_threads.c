@@ -1,6 +1,7 @@
 /*
- * Seccomp filters that threads share, and one that a thread has to itself. A program may ask for another filter in
- * all its threads at once, which the kernel grants only if what they have is shared, not just equal.
+ * Seccomp filters that threads share, and one that a thread has to itself. A program may ask for
+ * another filter in all its threads at once, which the kernel grants only if what they have is
+ * shared, not just equal.
  */
 #include "subject.h"
 

@@ -13,20 +13,19 @@
  *	}
  *
  * A subject shares nothing with the outside but two regular files: descriptor 0 is an empty one,
- *and what the subject says goes to descriptor 1. subject_ready() says READY and waits until the
- *empty file has a first byte: reading at the end of a file needs no signal, no path, no user and no
- *memory, so that waiting disturbs no state that a subject may want to look at. Checks that fail say
- *"FAIL: what differs", with file and line, and the others still run. subject_end() says PASS if all
- *held.
+ * and what the subject says goes to descriptor 1. subject_ready() says READY and waits until the
+ * empty file has a first byte: reading at the end of a file needs no signal, no path, no user and
+ * no memory, so that waiting disturbs no state that a subject may want to look at. Checks that fail
+ * say "FAIL: what differs", with file and line, and the others still run. subject_end() says PASS
+ * if all held.
  *
  * Continuous subjects start threads before subject_ready() that work and check while the dump
  * happens, as long as subject_running() is true.
  *
  * A subject is run in several modes (tests/subject.sh): killed by the dump and restored ("kill"),
- *left running, then restored from the image after it has passed ("running"), and dumped and
- *restored twice
- * ("twice"). So a check must not destroy outside itself what the image needs again: a file's
- *contents, for example. A line in the subject's opening comment may change how it is run:
+ * left running, then restored from the image after it has passed ("running"), and dumped and
+ * restored twice ("twice"). So a check must not destroy outside itself what the image needs again:
+ * a file's contents, for example. A line in the subject's opening comment may change how it is run:
  *
  *	subject: modes=kill,twice user=nobody dump=--tcp-close timeout=120 ignore=maps
  *
@@ -36,7 +35,7 @@
  *	restore=OPTIONS	for sealpoint restore
  *	timeout=S	seconds for one mode (default 60)
  *	ignore=LIST	parts of /proc that may differ afterwards (see proc_snapshot in
- *tests/lib.sh)
+ * tests/lib.sh)
  */
 #ifndef SEALPOINT_TESTS_SUBJECT_H
 #define SEALPOINT_TESTS_SUBJECT_H

@@ -1,6 +1,7 @@
 /*
- * Memory that is swapped out when it is saved: anonymous memory, private and shared, changed pages of a file,
- * a memfd, and pages that nobody may read. It needs a swap device: tests/integration/swap.sh makes one.
+ * Memory that is swapped out when it is saved: anonymous memory, private and shared, changed pages
+ * of a file, a memfd, and pages that nobody may read. It needs a swap device:
+ * tests/integration/swap.sh makes one.
  *
  *	subject: modes=none ignore=resident
  */

@@ -4,8 +4,9 @@
  * that is mapped shared ("heartbeat"), where a test sees whether all go on. Nothing about the
  * process changes while it works: mappings, descriptors and signal masks stay as they are.
  *
- * A wait for a time may end early (EINTR) where a dump was killed while its thread was driven: the kernel's note
- * of the time left is lost then. The heartbeat's last word counts these; all other calls must not notice anything.
+ * A wait for a time may end early (EINTR) where a dump was killed while its thread was driven: the
+ * kernel's note of the time left is lost then. The heartbeat's last word counts these; all other
+ * calls must not notice anything.
  */
 #include "mapping.h"
 
@@ -18,7 +19,7 @@
 static _Atomic uint64_t *heartbeat;
 static int pipe_ends[2];
 
-/** Checks a call that waits for a time: false if it ended early. */
+/* Checks a call that waits for a time: false if it ended early. */
 static bool waited(int result, const char *call)
 {
 	if (result != 0 && errno == EINTR) {

@@ -1,6 +1,6 @@
 /*
  * Makes a checkpoint that comes from elsewhere: rewrites one item of a manifest, with correct
- *checksums, so that what is refused is the item and not the damage.
+ * checksums, so that what is refused is the item and not the damage.
  *
  *	edit_manifest DIR version_major|version_minor|page_size|cpu_feature|arch VALUE
  */

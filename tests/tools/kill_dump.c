@@ -1,24 +1,24 @@
 /*
  * Kills a dump with SIGKILL, again and again at other moments, and looks each time whether the
- *target has noticed (DESIGN D3).
+ * target has noticed (DESIGN D3).
  *
  *	kill_dump random ROUNDS PID HEARTBEAT SCRATCH COMMAND [ARGUMENT...]
  *	kill_dump calls ROUNDS PID HEARTBEAT SCRATCH COMMAND [ARGUMENT...]
  *
  * "random": at random times, uniform over the measured length of the command. "calls": at system
- *calls of the command itself, traced for that, before and after each one; with fewer ROUNDS than
- *there are such moments, at evenly spread ones. Between two system calls nothing outside the
- *command can change, so that these are all the moments that there are (but for other threads of the
- *command).
+ * calls of the command itself, traced for that, before and after each one; with fewer ROUNDS than
+ * there are such moments, at evenly spread ones. Between two system calls nothing outside the
+ * command can change, so that these are all the moments that there are (but for other threads of
+ * the command).
  *
  * Each round the command starts with "%" in its arguments replaced by a new name in SCRATCH, which
- *is emptied after the round. When the command is dead, the target must, within seconds, have no
- *tracer, no stopped thread, the same mappings, descriptors, and signal masks as at the beginning,
- *and every counter of its heartbeat (the first word of the file says how many follow it) must go
- *on.
+ * is emptied after the round. When the command is dead, the target must, within seconds, have no
+ * tracer, no stopped thread, the same mappings, descriptors, and signal masks as at the beginning,
+ * and every counter of its heartbeat (the first word of the file says how many follow it) must go
+ * on.
  *
  * Prints what the target looked like when the kills came. Exit status 1 with one line for the first
- *target that was harmed.
+ * target that was harmed.
  */
 #include <dirent.h>
 #include <err.h>
@@ -79,8 +79,7 @@ static uint64_t random_below(uint64_t limit)
 	return state % limit;
 }
 
-/* --- what the target looks like ----------------------------------------------------------------
- */
+/* --- what the target looks like --- */
 
 static void append_file(char *text, const char *path, const char *const *fields)
 {
@@ -204,8 +203,7 @@ static enum phase look(const struct target *target)
 	return count_lines(stopped) < strlen(threads) ? SOME_STOPPED : ALL_STOPPED;
 }
 
-/* --- whether it was harmed ---------------------------------------------------------------------
- */
+/* --- whether it was harmed --- */
 
 /* The first line of `after` that `before` has not, or the other way round. */
 static const char *difference(const char *before, const char *after)
@@ -271,8 +269,7 @@ static void expect_unharmed(const struct target *target, const char *moment)
 	}
 }
 
-/* --- rounds --------------------------------------------------------------------------------------
- */
+/* --- rounds --- */
 
 static void remove_below(const char *path)
 {
@@ -470,7 +467,8 @@ int main(int argc, char **argv)
 	target.heartbeat = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
 	if (fd < 0 || target.heartbeat == MAP_FAILED || target.heartbeat[0] >= COUNTERS_MAX)
 		errx(2, "%s is no heartbeat", argv[4]);
-	/* A thread that has just been made still blocks all signals; one that counts is on its way.
+	/*
+	 * A thread that has just been made still blocks all signals; one that counts is on its way.
 	 */
 	for (uint64_t i = 1; i <= target.heartbeat[0]; i++)
 		while (target.heartbeat[i] < 2)

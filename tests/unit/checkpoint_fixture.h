@@ -1,6 +1,6 @@
 /*
- * A small checkpoint for tests: its records lie in a structure that a test can spoil before they are
- * written. One process with two threads, three mappings, two open files and two descriptors.
+ * A small checkpoint for tests: its records lie in a structure that a test can spoil before they
+ * are written. One process with two threads, three mappings, two open files and two descriptors.
  */
 #ifndef SEALPOINT_TESTS_CHECKPOINT_FIXTURE_H
 #define SEALPOINT_TESTS_CHECKPOINT_FIXTURE_H

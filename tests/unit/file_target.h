@@ -1,6 +1,6 @@
 /*
  * Files of another process, for tests of file kinds: a child sets itself up and stops; its open
- *files are saved to a checkpoint and opened again by the test, without a restored process.
+ * files are saved to a checkpoint and opened again by the test, without a restored process.
  *
  *	struct file_target target = file_target_start(set_up);
  *	struct file_copy copy = file_target_copy(&target);
@@ -169,8 +169,10 @@ static inline void file_copy_release(struct file_copy *copy)
 	sp_checkpoint_close(copy->checkpoint);
 }
 
-/** Reads (unless done), saves, kills the target and opens everything. The table still has it open,
- * too. */
+/**
+ * Reads (unless done), saves, kills the target and opens everything. The table still has it open,
+ * too.
+ */
 static inline struct file_copy file_target_copy(struct file_target *target)
 {
 	struct sp_error err = {0};

@@ -1,12 +1,13 @@
 /*
  * A round trip of open files without an engine: a child process sets up some and stops, its table
- *is read and saved, the child is killed, and the files are opened again in the test itself.
+ * is read and saved, the child is killed, and the files are opened again in the test itself.
  *
  *	struct round_trip trip;
  *
- *	round_trip_save(&trip, set_up, NULL);		// set_up() runs in the child, with no
- *descriptors round_trip_restore(&trip); int fd = round_trip_fd(&trip, 0);		// the file
- *behind the child's descriptor 0 round_trip_end(&trip);
+ *	round_trip_save(&trip, set_up, NULL);	// set_up() runs in the child, with no descriptors
+ *	round_trip_restore(&trip);
+ *	int fd = round_trip_fd(&trip, 0);	// the file behind the child's descriptor 0
+ *	round_trip_end(&trip);
  *
  * What kinds settle through the restored process itself is not part of it (`remote` is missing).
  */
@@ -57,7 +58,7 @@ static inline void round_trip_start_child(struct round_trip *trip, void (*set_up
 	assert_true(WIFSTOPPED(status));
 	trip->process = (struct sp_process){
 	        .pid = trip->pid,
-	        .pidfd = (int)syscall(__NR_pidfd_open, trip->pid, 0),
+	        .pidfd = (int)syscall(SYS_pidfd_open, trip->pid, 0),
 	        .threads = SP_ARRAY_OF(struct sp_thread *),
 	};
 }

@@ -1,4 +1,5 @@
-/* Checkpoint directories: there wholly or not at all, and refused if anything in them is not right.
+/*
+ * Checkpoint directories: there wholly or not at all, and refused if anything in them is not right.
  */
 #include "base/io.h"
 #include "unit/checkpoint_fixture.h"
@@ -28,7 +29,7 @@ static size_t count_entries(const char *path)
 	return count - 2;
 }
 
-/* --- whole or not at all --------------------------------------------------------------------- */
+/* --- whole or not at all --- */
 
 static void a_checkpoint_comes_back(void **state)
 {
@@ -111,7 +112,7 @@ static void an_abandoned_checkpoint_leaves_nothing(void **state)
 	scratch_remove(&scratch);
 }
 
-/** In a mount namespace of its own; exits with 0, or 77 where that is not allowed. */
+/* In a mount namespace of its own; exits with 0, or 77 where that is not allowed. */
 static int fill_a_small_disk(const char *mountpoint)
 {
 	struct fixture *fixture = new_fixture();
@@ -150,12 +151,12 @@ static void a_full_disk_leaves_nothing(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* --- damage ---------------------------------------------------------------------------------- */
+/* --- damage --- */
 
 static const char *const all_files[] = {SP_IMAGE_MANIFEST, SP_IMAGE_RECORDS, SP_IMAGE_PAGE_INDEX,
                                         SP_IMAGE_PAGES};
 
-/** A smaller checkpoint, so that there are not too many bytes to try. */
+/* A smaller checkpoint, so that there are not too many bytes to try. */
 static struct fixture *tiny_fixture(int level)
 {
 	struct fixture *fixture = new_fixture();
@@ -273,9 +274,9 @@ static void other_files_in_the_directory_do_no_harm(void **state)
 	scratch_remove(&scratch);
 }
 
-/* --- manifests ------------------------------------------------------------------------------- */
+/* --- manifests --- */
 
-/** Replaces the manifest by what `change` makes of it, with a right checksum. */
+/* Replaces the manifest by what `change` makes of it, with a right checksum. */
 static void change_manifest(const char *path, void (*change)(Sealpoint__Manifest *manifest))
 {
 	sp_cleanup_close int dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -392,7 +393,7 @@ static void a_manifest_that_does_not_fit_is_refused(void **state)
 	}
 }
 
-/* --- chains ---------------------------------------------------------------------------------- */
+/* --- chains --- */
 
 static Sealpoint__Manifest *read_manifest(const char *path)
 {
@@ -408,7 +409,7 @@ static Sealpoint__Manifest *read_manifest(const char *path)
 	return manifest;
 }
 
-/** Writes "N" in the scratch directory, a delta whose pages are all in "N-1". */
+/* Writes "N" in the scratch directory, a delta whose pages are all in "N-1". */
 static void write_delta(struct scratch *scratch, unsigned number)
 {
 	sp_cleanup_free struct fixture *fixture = new_fixture();

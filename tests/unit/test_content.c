@@ -1,5 +1,7 @@
-/* Contents of files: bytes, holes and sizes come back, and the descriptor they came from is left
- * alone. */
+/*
+ * Contents of files: bytes, holes and sizes come back, and the descriptor they came from is left
+ * alone.
+ */
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "image/pages.h"
@@ -26,7 +28,7 @@ static int new_file(void)
 	return fd;
 }
 
-/** Data, a hole, zeros that were written, a hole again, and a last page that is not whole. */
+/* Data, a hole, zeros that were written, a hole again, and a last page that is not whole. */
 static int mixed_file(void)
 {
 	int fd = new_file();
@@ -42,7 +44,7 @@ static int mixed_file(void)
 	return fd;
 }
 
-/** Saves `fd` alone in the scratch directory and opens the store. */
+/* Saves `fd` alone in the scratch directory and opens the store. */
 static struct sp_page_store *save(struct scratch *scratch, int fd, uint64_t size, uint32_t *object)
 {
 	struct sp_page_writer_options options = {.level = SP_COMPRESS_DEFAULT};

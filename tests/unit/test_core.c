@@ -48,7 +48,7 @@ static int read_memory(void *context, uint64_t address, void *buffer, size_t siz
 	return 0;
 }
 
-/* --- making the checkpoint ---------------------------------------------------------------- */
+/* --- making the checkpoint --- */
 
 struct fixture {
 	struct scratch scratch;
@@ -256,7 +256,7 @@ static int clean_up(void **state)
 	return 0;
 }
 
-/* --- reading the core file ---------------------------------------------------------------- */
+/* --- reading the core file --- */
 
 static const Elf64_Ehdr *file_header(const struct fixture *fixture)
 {
@@ -316,8 +316,10 @@ static uint8_t file_byte_at(uint64_t address)
 	return (address & 0xffffff) < 7 * SP_PAGE_SIZE / 2 ? 'f' : 0;
 }
 
-/* Copies the `index`th note of a type, whose alignment is 4 only. Returns its size, 0 if there is
- * none. */
+/*
+ * Copies the `index`th note of a type, whose alignment is 4 only. Returns its size, 0 if there is
+ * none.
+ */
 static size_t read_note(const struct fixture *fixture, uint32_t type, unsigned index, void *content,
                         size_t capacity)
 {
@@ -340,7 +342,7 @@ static size_t read_note(const struct fixture *fixture, uint32_t type, unsigned i
 	return 0;
 }
 
-/* --- what must hold ----------------------------------------------------------------------- */
+/* --- what must hold --- */
 
 static void it_is_a_core_file_of_this_machine(void **state)
 {

@@ -1,6 +1,6 @@
 /*
- * epoll: an interest list is rebuilt by another process that holds the files at the same numbers; items
- * whose number has lost its file are refused.
+ * epoll: an interest list is rebuilt by another process that holds the files at the same numbers;
+ * items whose number has lost its file are refused.
  */
 #include "unit/round_trip.h"
 #include "unit/skip.h"
@@ -25,7 +25,7 @@ static void add(int set, int fd, uint32_t events, uint64_t data)
 	need(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0);
 }
 
-/* --- a process to rebuild in ------------------------------------------------------------------- */
+/* --- a process to rebuild in --- */
 
 struct host {
 	struct sp_process process;
@@ -100,7 +100,7 @@ static void assert_no_event(int set)
 	assert_int_equal(epoll_wait(set, &event, 1, 0), 0);
 }
 
-/* --- lists ------------------------------------------------------------------------------------- */
+/* --- lists --- */
 
 /* 0 watches 1 and the set 2, which watches 3; 4 was removed again. */
 static void make_nested(void)
@@ -131,7 +131,10 @@ static void items_keep_their_events_and_data(void **state)
 	round_trip_end(&trip);
 }
 
-/* One-shot items: 1 has fired, 2 has not; 3 is one end of a pair and has fired. 5 is ready, as before. */
+/*
+ * One-shot items: 1 has fired, 2 has not; 3 is one end of a pair and has fired. 5 is ready, as
+ * before.
+ */
 static void make_one_shots(void)
 {
 	struct epoll_event event;
@@ -206,7 +209,7 @@ static void thousands_of_items_come_back(void **state)
 	round_trip_end(&trip);
 }
 
-/* --- items that cannot be added again ---------------------------------------------------------- */
+/* --- items that cannot be added again --- */
 
 static void close_watched_number(void)
 {

@@ -16,8 +16,7 @@ static uint64_t read_number(int fd)
 	return number;
 }
 
-/* --- eventfd -----------------------------------------------------------------------------------
- */
+/* --- eventfd --- */
 
 static void make_eventfds(void)
 {
@@ -45,8 +44,7 @@ static void eventfd_keeps_count_mode_and_flags(void **state)
 	round_trip_end(&trip);
 }
 
-/* --- timerfd -----------------------------------------------------------------------------------
- */
+/* --- timerfd --- */
 
 static void arm(clockid_t clock, int flags, time_t seconds, time_t interval)
 {
@@ -120,8 +118,7 @@ static void timerfd_keeps_unread_expirations(void **state)
 	round_trip_end(&trip);
 }
 
-/* --- signalfd ----------------------------------------------------------------------------------
- */
+/* --- signalfd --- */
 
 static void make_signalfd(void)
 {
@@ -158,8 +155,7 @@ static void signalfd_keeps_its_mask(void **state)
 	round_trip_end(&trip);
 }
 
-/* --- inotify -----------------------------------------------------------------------------------
- */
+/* --- inotify --- */
 
 static struct scratch watched;
 

@@ -194,8 +194,7 @@ static void pending_signals_come_back_with_all_that_came_with_them(void **state)
 	assert_survives(&sp_facet_pending_signals, queue_signals);
 }
 
-/* --- credentials -------------------------------------------------------------------------------
- */
+/* --- credentials --- */
 
 static void become_another_user(void)
 {
@@ -273,8 +272,7 @@ static void capabilities_that_sealpoint_lacks_are_refused_early(void **state)
 	assert_int_equal(check_facet(&sp_facet_credentials, &message.base, &err), -EBADMSG);
 }
 
-/* --- seccomp
- * -------------------------------------------------------------------------------------- */
+/* --- seccomp --- */
 
 static void install_filter(uint32_t number, uint32_t action, unsigned flags)
 {

@@ -49,7 +49,7 @@ static void stub_end(struct stub *stub)
 	sp_process_forget(&stub->process);
 }
 
-/** Saves the target, and puts its descriptors in place in a stub. */
+/* Saves the target, and puts its descriptors in place in a stub. */
 static void restore(struct file_target *target, struct file_copy *copy, struct stub *stub)
 {
 	struct sp_error err = {0};
@@ -60,7 +60,7 @@ static void restore(struct file_target *target, struct file_copy *copy, struct s
 		fail_with(&err);
 }
 
-/** One line for each descriptor of a process: number, access, close-on-exec. */
+/* One line for each descriptor of a process: number, access, close-on-exec. */
 static void list(pid_t pid, char *text, size_t size)
 {
 	size_t used = 0;
@@ -181,7 +181,7 @@ static void locks_and_owner(void)
 	fcntl(ends[0], F_SETFL, O_ASYNC | O_NONBLOCK);
 }
 
-/** The stub has another pid than the target had, as no restored process has. */
+/* The stub has another pid than the target had, as no restored process has. */
 static void own_by_stub(const struct file_copy *copy, pid_t pid)
 {
 	for (size_t i = 0; i < copy->checkpoint->files.count; i++) {

@@ -68,7 +68,7 @@ static void every_lock_is_saved_with_its_file(void **state)
 	file_target_end(&target);
 }
 
-/** Whether somebody else could take the lock now. */
+/* Whether somebody else could take the lock now. */
 static bool flock_is_free(const struct file_target *target)
 {
 	int fd = openat(target->scratch.dirfd, "flock", O_RDWR);

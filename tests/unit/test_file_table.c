@@ -190,7 +190,8 @@ static uint32_t add_mapping(struct file_target *target, unsigned page, bool shar
 	return id;
 }
 
-/* A mapping that is read-only now, of a file opened for writing: mprotect(2) may make it writable.
+/*
+ * A mapping that is read-only now, of a file opened for writing: mprotect(2) may make it writable.
  */
 static void shared_mapping_keeps_the_access_of_its_file(void **state)
 {

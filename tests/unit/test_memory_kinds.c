@@ -26,8 +26,7 @@ static uint64_t populated_bytes(int fd)
 	return (uint64_t)stat.st_blocks * 512;
 }
 
-/* --- memfd -------------------------------------------------------------------------------------
- */
+/* --- memfd --- */
 
 /* 0: 64 pages, of which one has contents; 1: the same open file; 2: a read-only view of it. */
 static void make_memfd(void)
@@ -165,8 +164,7 @@ static void memfd_of_huge_pages_comes_back_huge(void **state)
 	round_trip_end(&trip);
 }
 
-/* --- shared anonymous memory -------------------------------------------------------------------
- */
+/* --- shared anonymous memory --- */
 
 /* One piece of shared memory, whose middle page is mapped a second time, for reading only. */
 static void share_memory(void)

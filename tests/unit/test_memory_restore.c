@@ -1,6 +1,7 @@
 /*
- * A whole address space is saved from one process (the program) and rebuilt in another (the stub), which then
- * runs on in it. Both are children of the test, so code lies at the same addresses in all three.
+ * A whole address space is saved from one process (the program) and rebuilt in another (the stub),
+ * which then runs on in it. Both are children of the test, so code lies at the same addresses in
+ * all three.
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -30,7 +31,7 @@
 
 #define SECONDS 1000000000ULL
 
-/* --- the program --------------------------------------------------------------------------------------- */
+/* --- the program --- */
 
 /* Where the program left what its test looks at; the same address in every process. */
 static char *subject;
@@ -67,7 +68,7 @@ static void end_process(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-/* --- saving it ------------------------------------------------------------------------------------------ */
+/* --- saving it --- */
 
 struct bench {
 	pid_t program;
@@ -141,7 +142,7 @@ static int save(struct bench *bench, struct sp_error *err)
 	                                    err);
 }
 
-/* --- the stub -------------------------------------------------------------------------------------------- */
+/* --- the stub --- */
 
 /* Stands still. `deny`: a system call that fails with EPERM in it, or -1. */
 static pid_t start_stub(long deny)
@@ -246,7 +247,7 @@ static void skip_unless_made(struct bench *bench)
 	skip_because("the program under test cannot be made on this machine");
 }
 
-/* --- comparing both ---------------------------------------------------------------------------------------- */
+/* --- comparing both --- */
 
 static void read_memory(pid_t pid, uint64_t from, void *buffer, size_t size)
 {
@@ -355,7 +356,10 @@ static void assert_same_memory(const struct bench *bench)
 		assert_same_bytes(bench, sp_array_at(&bench->vmas, i));
 }
 
-/* Lets the stub run `check` in the restored address space, on the program's own stack; 0 is success. */
+/*
+ * Lets the stub run `check` in the restored address space, on the program's own stack; 0 is
+ * success.
+ */
 static int run_in_stub(struct bench *bench, void (*check)(void))
 {
 	struct user_regs_struct general;
@@ -375,7 +379,7 @@ static int run_in_stub(struct bench *bench, void (*check)(void))
 	return status;
 }
 
-/* --- programs ------------------------------------------------------------------------------------------------ */
+/* --- programs --- */
 
 #define PAGES 64
 #define MANY (2 * SP_HUGE_PAGE_SIZE)
@@ -495,10 +499,12 @@ static void sealed_memory(void)
 	fill(memory, 0, PAGES);
 	if (mprotect(memory, 8 * SP_PAGE_SIZE, PROT_READ) < 0)
 		_exit(1);
-	subject = syscall(__NR_mseal, memory, 16 * SP_PAGE_SIZE, 0) < 0 ? NULL : memory;
+	subject = syscall(SYS_mseal, memory, 16 * SP_PAGE_SIZE, 0) < 0 ? NULL : memory;
 }
 
-/* Keys 1 and 3 are the program's; the kernel takes 2 for execute-only memory, which `subject` is. */
+/*
+ * Keys 1 and 3 are the program's; the kernel takes 2 for execute-only memory, which `subject` is.
+ */
 static void keyed_memory(void)
 {
 	char *memory = map_small(PROT_READ | PROT_WRITE, MAP_PRIVATE);
@@ -524,9 +530,9 @@ static char *huge_area(size_t size)
 }
 
 /*
- * Huge pages of data, of zeros, small pages among holes, nothing at all; and a huge page without the advice.
- * khugepaged, which turns small pages into huge ones when it likes, is kept away from the small ones.
- * `subject` is NULL if this machine gives no huge pages.
+ * Huge pages of data, of zeros, small pages among holes, nothing at all; and a huge page without
+ * the advice. khugepaged, which turns small pages into huge ones when it likes, is kept away from
+ * the small ones. `subject` is NULL if this machine gives no huge pages.
  */
 static void huge_memory(void)
 {
@@ -585,16 +591,16 @@ static void no_vdso(void)
 	}
 }
 
-/* --- checks that the restored program makes -------------------------------------------------------------------- */
+/* --- checks that the restored program makes --- */
 
 /* The clocks of the vDSO and of the kernel must agree: reads of one between two of the other. */
 static void clock_is_right(void)
 {
 	struct timespec before, now, after;
 
-	syscall(__NR_clock_gettime, CLOCK_MONOTONIC, &before);
+	syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &before);
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	syscall(__NR_clock_gettime, CLOCK_MONOTONIC, &after);
+	syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &after);
 	_exit((now.tv_sec < before.tv_sec) || (now.tv_sec > after.tv_sec) ||
 	      time(NULL) < 1000000000);
 }
@@ -607,7 +613,7 @@ static void execute_only_memory_can_be_made_readable(void)
 	_exit(subject[0] != 1);
 }
 
-/* --- tests ------------------------------------------------------------------------------------------------------ */
+/* --- tests --- */
 
 static void anonymous_memory_comes_back(void **state)
 {
@@ -621,7 +627,7 @@ static void it_does_without_a_userfaultfd(void **state)
 {
 	sp_cleanup(release_bench) struct bench bench;
 
-	restore(&bench, anonymous_memory, __NR_userfaultfd);
+	restore(&bench, anonymous_memory, SYS_userfaultfd);
 	assert_same_memory(&bench);
 }
 
@@ -742,7 +748,7 @@ static void huge_pages_come_back_huge(void **state)
 
 static void holes_stay_holes_among_huge_pages_without_a_userfaultfd(void **state)
 {
-	assert_huge_memory(__NR_userfaultfd);
+	assert_huge_memory(SYS_userfaultfd);
 }
 
 static void hugetlb_memory_comes_back(void **state)

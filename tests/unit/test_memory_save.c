@@ -1,5 +1,7 @@
-/* Saving memory: each page gets the state that it has, contents are right, and what cannot be saved
- * is named. */
+/*
+ * Saving memory: each page gets the state that it has, contents are right, and what cannot be saved
+ * is named.
+ */
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/kernel_abi.h"
@@ -15,8 +17,7 @@
 
 #define PAGES 16
 
-/* --- saving a mapping of this process, and asking the store
- * -------------------------------------------- */
+/* --- saving a mapping of this process, and asking the store --- */
 
 struct saved {
 	struct scratch scratch;
@@ -124,8 +125,7 @@ static void fill(char *memory, size_t page)
 	memset(memory + page * SP_PAGE_SIZE, (int)page + 1, SP_PAGE_SIZE);
 }
 
-/* --- tests
- * ---------------------------------------------------------------------------------------------- */
+/* --- tests --- */
 
 static void anonymous_pages_have_their_states(void **state)
 {
@@ -230,8 +230,7 @@ static void huge_pages_are_noted(void **state)
 	munmap(memory, 2 * SP_HUGE_PAGE_SIZE);
 }
 
-/* --- refusals
- * ---------------------------------------------------------------------------------------------- */
+/* --- refusals --- */
 
 static void what_cannot_be_saved_is_named(void **state)
 {

@@ -1,4 +1,6 @@
-/* The page index: a chunk that says what cannot be is refused, and what is accepted is found again. */
+/*
+ * The page index: a chunk that says what cannot be is refused, and what is accepted is found again.
+ */
 #include "base/error.h"
 #include "image/page_index.h"
 
@@ -13,7 +15,9 @@
 
 #define PAGES_SIZE (4 * SP_PAGE_SIZE) /* of pages.img: two raw frames of two pages */
 
-/** Two chunks, to be spoiled by a test: each with one object, a run of two DATA pages and a hole. */
+/*
+ * Two chunks, to be spoiled by a test: each with one object, a run of two DATA pages and a hole.
+ */
 struct fixture {
 	Sealpoint__PageIndex chunks[2];
 	uint32_t objects[2][2], object_runs[2][2], states[2][3];

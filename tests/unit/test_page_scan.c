@@ -26,8 +26,7 @@ static char *map_pages(size_t count)
 	return memory;
 }
 
-/* --- what a scan says, page by page
- * ------------------------------------------------------------------ */
+/* --- what a scan says, page by page --- */
 
 struct pages {
 	uint64_t start;
@@ -110,7 +109,7 @@ static void guard_regions_are_no_contents(void **state)
 /* Protects pages, populated or not; returns the userfaultfd, or -1 if this kernel has no such. */
 static int protect_pages(char *memory)
 {
-	int fd = (int)syscall(__NR_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
 	struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_WP_UNPOPULATED};
 	struct uffdio_range range = {(uintptr_t)memory, PAGES * SP_PAGE_SIZE};
 	struct uffdio_register request = {.range = range, .mode = UFFDIO_REGISTER_MODE_WP};

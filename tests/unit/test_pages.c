@@ -1,5 +1,7 @@
-/* The page store: every page comes back with its state and its contents, from this store or a
- * parent. */
+/*
+ * The page store: every page comes back with its state and its contents, from this store or a
+ * parent.
+ */
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "image/checkpoint.h"
@@ -20,7 +22,7 @@
 #define PAGES 1000
 #define BASE 0x7f0000000000ULL
 
-/* --- a program's memory, and what a store should say of it ----------------------------------- */
+/* --- a program's memory, and what a store should say of it --- */
 
 struct model {
 	uint8_t bytes[PAGES][SP_PAGE_SIZE];
@@ -51,7 +53,7 @@ static void fill_page(struct model *model, size_t page, unsigned seed)
 	}
 }
 
-/** Every state, in runs of all lengths, some of the DATA pages all zero. */
+/* Every state, in runs of all lengths, some of the DATA pages all zero. */
 static struct model *mixed_model(unsigned seed)
 {
 	struct model *model = calloc(1, sizeof(*model));
@@ -135,7 +137,7 @@ static struct sp_page_store *open_store(struct scratch *scratch, struct sp_page_
 	return store;
 }
 
-/* --- a sink that builds a model -------------------------------------------------------------- */
+/* --- a sink that builds a model --- */
 
 static int sink_data(void *context, uint64_t offset, const void *bytes, size_t size,
                      struct sp_error *err)
@@ -170,7 +172,7 @@ static int visit_state(void *context, const struct sp_page_run *run)
 	return 0;
 }
 
-/** Walk, load and read all agree with the model, whose zero DATA pages count as ZERO. */
+/* Walk, load and read all agree with the model, whose zero DATA pages count as ZERO. */
 static void assert_store_equals(struct sp_page_store *store, uint32_t object,
                                 struct model *expected)
 {
@@ -208,7 +210,7 @@ static void assert_store_equals(struct sp_page_store *store, uint32_t object,
 	}
 }
 
-/* --- tests ----------------------------------------------------------------------------------- */
+/* --- tests --- */
 
 static void every_page_comes_back(void **state)
 {
@@ -365,7 +367,7 @@ static void reads_may_begin_and_end_anywhere(void **state)
 	scratch_remove(&scratch);
 }
 
-/* --- chains ---------------------------------------------------------------------------------- */
+/* --- chains --- */
 
 static void discarded_page_does_not_return_from_parent(void **state)
 {
@@ -453,8 +455,7 @@ static void a_page_that_the_parent_does_not_know_is_refused(void **state)
 	scratch_remove(&new);
 }
 
-/* --- damage and failures
- * -------------------------------------------------------------------------- */
+/* --- damage and failures --- */
 
 static int failing_read(void *context, uint64_t offset, void *buffer, size_t size,
                         struct sp_error *err)
@@ -606,8 +607,7 @@ static void a_file_that_shrinks_while_it_is_open_is_an_error(void **state)
 	scratch_remove(&scratch);
 }
 
-/* --- size
- * ------------------------------------------------------------------------------------------ */
+/* --- size --- */
 
 static int ones_read(void *context, uint64_t offset, void *buffer, size_t size,
                      struct sp_error *err)
@@ -616,7 +616,7 @@ static int ones_read(void *context, uint64_t offset, void *buffer, size_t size,
 	return 0;
 }
 
-/** A line of /proc/self/status, in KiB. */
+/* A line of /proc/self/status, in KiB. */
 static long status_kib(const char *name)
 {
 	sp_cleanup_file FILE *file = fopen("/proc/self/status", "r");

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-/** Two records, in memory of the caller's. */
+/* Two records, in memory of the caller's. */
 static uint8_t *two_records(size_t *size)
 {
 	struct scratch scratch = scratch_make();
@@ -49,7 +49,7 @@ static uint8_t *two_records(size_t *size)
 	return bytes;
 }
 
-/** Reads to the end; the number of records, or what refused them. */
+/* Reads to the end; the number of records, or what refused them. */
 static int count_records(uint8_t *bytes, size_t size, struct sp_error *err)
 {
 	struct sp_record_reader reader;

@@ -11,7 +11,7 @@ static void write_file(const char *path, const char *text)
 	close(fd);
 }
 
-/** What stands in the file behind a descriptor, from its start on. */
+/* What stands in the file behind a descriptor, from its start on. */
 static const char *text_of(int fd)
 {
 	static char text[256];
@@ -298,7 +298,7 @@ static void other_type_is_refused_at_restore(void **state)
 
 #define MAPPED 0x10000000ULL
 
-/** Says that the program has `size` bytes of the file at descriptor 3 mapped. */
+/* Says that the program has `size` bytes of the file at descriptor 3 mapped. */
 static void map(struct file_copy *copy, uint64_t size, int prot)
 {
 	Sealpoint__Vma *vma = sp_alloc(sizeof(*vma));
@@ -323,7 +323,7 @@ static void three_pages(void)
 	ftruncate(open("pages", O_CREAT | O_RDWR, 0600), 3 * SP_PAGE_SIZE);
 }
 
-/** What a restore says when the file has `size` bytes now and is mapped as a whole. */
+/* What a restore says when the file has `size` bytes now and is mapped as a whole. */
 static int open_after_change(off_t size, int prot, struct sp_error *err)
 {
 	struct file_target target = file_target_start(three_pages);

@@ -127,7 +127,8 @@ static void handles_everything(int ready)
 	spinner(ready);
 }
 
-/* Has no main stack mapping in which a signal frame could lie: the pages at its bottom are in use.
+/*
+ * Has no main stack mapping in which a signal frame could lie: the pages at its bottom are in use.
  */
 static void used_stack(int ready)
 {
@@ -176,7 +177,7 @@ static void let_go(struct sp_process *process, struct sp_remote *remote)
 	sp_process_forget(process);
 }
 
-/** True while the process has not noticed anything for a number of its scheduling rounds. */
+/* True while the process has not noticed anything for a number of its scheduling rounds. */
 static void runs_on_unharmed(pid_t pid)
 {
 	int status;
@@ -278,7 +279,7 @@ static void batch_passes_data_and_reports_the_failed_call(void **state)
 	end(pid);
 }
 
-/** Calls of an earlier batch are gone, whether it has run, has failed, or was never run. */
+/* Calls of an earlier batch are gone, whether it has run, has failed, or was never run. */
 static void single_call_runs_alone(void **state)
 {
 	struct sp_process process;
@@ -321,8 +322,9 @@ static void single_call_runs_alone(void **state)
 
 /* --- healing --- */
 
-/** In a process of its own: takes the target, runs `until` steps of a fixed sequence, and is
- * killed. */
+/*
+ * In a process of its own: takes the target, runs `until` steps of a fixed sequence, and is killed.
+ */
 static void die_after(pid_t pid, int steps)
 {
 	pid_t tracer = fork();
@@ -421,7 +423,7 @@ static void sleeps_long(int ready)
 	tell(nanosleep(&long_time, &long_time));
 }
 
-/** A thread that waits in a system call must still wait after it was driven, and see no error. */
+/* A thread that waits in a system call must still wait after it was driven, and see no error. */
 static void waits_on_after_being_driven(void (*body)(int))
 {
 	int outcome[2];

@@ -29,8 +29,7 @@ static void set_option(int fd, int level, int name, int value)
 	need(setsockopt(fd, level, name, &value, sizeof(value)) == 0);
 }
 
-/* --- TCP ---------------------------------------------------------------------------------------
- */
+/* --- TCP --- */
 
 static uint16_t port; /* a free one, for a test */
 
@@ -157,7 +156,8 @@ static void listeners_on_one_port_and_dual_stack_come_back(void **state)
 	round_trip_end(&trip);
 }
 
-/* The listener's end of a closed connection stays in TIME_WAIT, on the port that is wanted again.
+/*
+ * The listener's end of a closed connection stays in TIME_WAIT, on the port that is wanted again.
  */
 static void make_time_wait(void)
 {
@@ -257,8 +257,7 @@ static void unconnected_tcp_sockets_come_back(void **state)
 	round_trip_end(&trip);
 }
 
-/* --- UDP ---------------------------------------------------------------------------------------
- */
+/* --- UDP --- */
 
 static void make_udp(void)
 {
@@ -284,8 +283,7 @@ static void udp_keeps_its_address_and_peer(void **state)
 	round_trip_end(&trip);
 }
 
-/* --- unix sockets ------------------------------------------------------------------------------
- */
+/* --- unix sockets --- */
 
 static struct scratch place;
 
@@ -388,8 +386,10 @@ static void live_socket_file_is_not_taken_over(void **state)
 	scratch_remove(&place);
 }
 
-/* 0, 1: streams with contents both ways; 2, 3: datagrams; 4: its other end is closed; 5, 6: half
- * shut */
+/*
+ * 0, 1: streams with contents both ways; 2, 3: datagrams; 4: its other end is closed; 5, 6: half
+ * shut
+ */
 static void make_pairs(void)
 {
 	int pair[2];
@@ -527,7 +527,7 @@ static void connections_to_other_programs_are_refused_with_their_name(void **sta
 	int accepted = accept(listener, NULL, NULL);
 	struct sp_open_file file = {.fd = -1};
 
-	file.fd = (int)syscall(__NR_pidfd_getfd, trip.process.pidfd, 0, 0);
+	file.fd = (int)syscall(SYS_pidfd_getfd, trip.process.pidfd, 0, 0);
 	assert_int_equal(fstat(file.fd, &file.stat), 0);
 	trip.table.files = SP_ARRAY_OF(struct sp_open_file);
 	struct sp_file_saver saver = {.table = &trip.table, .log = &trip.log};

@@ -1,5 +1,7 @@
-/* vDSO images: functions are found, a redirected image really leads to the other one, damage is
- * refused. */
+/*
+ * vDSO images: functions are found, a redirected image really leads to the other one, damage is
+ * refused.
+ */
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
@@ -131,7 +133,8 @@ static void an_alias_is_enough(void **state)
 	assert_int_equal(clock_in(&image, offset)(CLOCK_MONOTONIC, &now), 0);
 }
 
-/* Each byte of the headers and tables in turn, at its extremes; the image ends at an unmapped page.
+/*
+ * Each byte of the headers and tables in turn, at its extremes; the image ends at an unmapped page.
  */
 static void a_damaged_image_does_no_harm(void **state)
 {

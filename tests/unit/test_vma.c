@@ -11,8 +11,7 @@
 
 #include <cmocka.h>
 
-/* --- from a text
- * ---------------------------------------------------------------------------------- */
+/* --- from a text --- */
 
 static struct sp_vma *only(struct sp_array *vmas, const char *text)
 {
@@ -29,8 +28,8 @@ static void header_and_attributes_are_read(void **state)
 {
 	sp_cleanup(sp_vma_list_release) struct sp_array vmas = {0};
 	const struct sp_vma *vma = only(
-	        &vmas, "7f0000200000-7f0000400000 r-xs 00003000 fe:01 320476"
-	               "                     /a file (deleted)\n"
+	        &vmas, "7f0000200000-7f0000400000 r-xs 00003000 fe:01 320476                     "
+	               "/a file (deleted)\n"
 	               "Size:               2048 kB\n"
 	               "KernelPageSize:     2048 kB\n"
 	               "ProtectionKey:         3\n"
@@ -113,8 +112,7 @@ static void nonsense_is_refused(void **state)
 	}
 }
 
-/* --- from this process
- * ----------------------------------------------------------------------------- */
+/* --- from this process --- */
 
 static void *map(size_t pages, int prot, int flags, int fd)
 {

@@ -1,6 +1,6 @@
 /*
- * Extended state from a processor with another layout: components are found by their number, wherever they
- * lie, and what cannot be is refused.
+ * Extended state from a processor with another layout: components are found by their number,
+ * wherever they lie, and what cannot be is refused.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,11 +9,11 @@
  * task too. Two things need help:
  *
  *   - ERESTART_RESTARTBLOCK goes on with a time-out that the kernel keeps in the task. A new task,
- * and one that went through rt_sigreturn(2), does not have it. The call is issued again with the
- * time that was left where it lies in memory or is absolute; else the program sees EINTR.
+ *     and one that went through rt_sigreturn(2), does not have it. The call is issued again with
+ *     the time that was left where it lies in memory or is absolute; else the program sees EINTR.
  *   - Some calls return EINTR at once when a stop interrupts them (signal(7): "never restarted").
- * Where they wait without a time-out, issuing them again is what would have happened without the
- * stop.
+ *     Where they wait without a time-out, issuing them again is what would have happened without
+ *     the stop.
  */
 #include "arch/arch.h"
 
@@ -35,7 +35,7 @@ static void set_restart(struct user_regs_struct *general)
 	general->rax = (uint64_t)-ERESTARTNOHAND;
 }
 
-/** The timed calls that use a restart block: again with what is known of the time left. */
+/* The timed calls that use a restart block: again with what is known of the time left. */
 static void restart_timed(struct user_regs_struct *general)
 {
 	switch (general->orig_rax) {

@@ -80,7 +80,7 @@ static void fill_context(struct frame_sigcontext *context, const struct user_reg
 	};
 }
 
-/** The extended state, marked as the kernel's own signal delivery marks it. */
+/* The extended state, marked as the kernel's own signal delivery marks it. */
 static void fill_xstate(uint8_t *to, const struct sp_registers *registers)
 {
 	struct fpx_software_bytes software = {

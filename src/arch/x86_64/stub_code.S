@@ -1,12 +1,14 @@
 /*
  * The stub: runs an array of system calls inside a target, between two stops (DESIGN D1).
  *
- * It is copied to the start of the temporary mapping. The page behind it starts with struct sp_stub_block
- * (arch/arch.h), from which everything is read: the code is position independent, has no data of its own
- * and uses no stack. Registers: rbx the block, r12 the current call, r13 the end of the calls.
+ * It is copied to the start of the temporary mapping. The page behind it starts with struct
+ * sp_stub_block (arch/arch.h), from which everything is read: the code is position independent, has
+ * no data of its own and uses no stack. Registers: rbx the block, r12 the current call, r13 the end
+ * of the calls.
  *
- * After the marker call the tracer takes over. Without a tracer the code goes on: it loads the heal call
- * and jumps to the target's own "system call; return", which comes back through the signal frame.
+ * After the marker call the tracer takes over. Without a tracer the code goes on: it loads the heal
+ * call and jumps to the target's own "system call; return", which comes back through the signal
+ * frame.
  */
 #define BLOCK_NEXT 0
 #define BLOCK_END 8

@@ -1,7 +1,7 @@
 /*
- * The extended state of one machine on another. The standard XSAVE area has a fixed part (x87 and SSE
- * registers, and a header that says which components are in use), and behind it components at offsets that
- * each processor chooses and tells by CPUID leaf 0xd (Intel SDM volume 1, chapter 13).
+ * The extended state of one machine on another. The standard XSAVE area has a fixed part (x87 and
+ * SSE registers, and a header that says which components are in use), and behind it components at
+ * offsets that each processor chooses and tells by CPUID leaf 0xd (Intel SDM volume 1, chapter 13).
  */
 #include "arch/arch.h"
 
@@ -58,11 +58,10 @@ static int copy_component(struct sp_registers *registers, const uint8_t *saved, 
 		return sp_fail(err, EINVAL,
 		               "the saved extended state has no place for its component %u", bit);
 	if (!to || to->size != from->size || !lies_within(to, registers->xstate_size))
-		return sp_fail(
-		        err, ENOTSUP,
-		        "the program uses component %u of the extended state, which this processor "
-		        "does not have",
-		        bit);
+		return sp_fail(err, ENOTSUP,
+		               "the program uses component %u of the extended state, which this "
+		               "processor does not have",
+		               bit);
 	memcpy(registers->xstate + to->offset, saved + from->offset, to->size);
 	return 0;
 }
