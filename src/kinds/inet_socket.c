@@ -18,8 +18,8 @@ bool sp_inet_socket_is(const struct sp_open_file *file, int type, int protocol)
 	    getsockopt(file->fd, SOL_SOCKET, SO_TYPE, &its_type, &size) < 0 ||
 	    getsockopt(file->fd, SOL_SOCKET, SO_PROTOCOL, &its_protocol, &size) < 0)
 		return false;
-	if (its_protocol ==
-	    IPPROTO_MPTCP) /* behaves as TCP in every way that is of interest here */
+	/* It behaves as TCP in every way that is of interest here. */
+	if (its_protocol == IPPROTO_MPTCP)
 		its_protocol = IPPROTO_TCP;
 	return (family == AF_INET || family == AF_INET6) && its_type == type &&
 	       its_protocol == protocol;

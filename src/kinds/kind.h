@@ -22,10 +22,9 @@
 
 /** Options that change what is saved or how it is rebuilt: one object, set by the command. */
 struct sp_kind_options {
-	uint64_t
-	        unlinked_file_limit; /* bytes of an unlinked file that may be stored; default 1 MiB x 1024 */
-	bool tcp_close;              /* established connections are restored closed */
-	bool shell_job;              /* session, group and terminal may belong to somebody else */
+	uint64_t unlinked_file_limit; /* bytes of an unlinked file that may be stored */
+	bool tcp_close;               /* established connections are restored closed */
+	bool shell_job;               /* session, group and terminal may belong to somebody else */
 };
 
 /* --- bytes of a kind's own message --- */
@@ -55,8 +54,7 @@ struct sp_open_file {
 	uint32_t id;
 	pid_t pid;
 	int number;       /* the first descriptor that refers to it; -1: it only backs mappings */
-	int fd;           /* ours: the same open file (pidfd_getfd), or for a mapping-only file a
-			      reopened one (O_RDONLY, from /proc/PID/map_files) */
+	int fd;           /* ours: the same open file; for a mapping-only file one opened anew */
 	int flags;        /* as in fdinfo: access mode, status flags, O_PATH; without O_CLOEXEC */
 	int64_t position; /* as in fdinfo */
 	int mount_id;
@@ -87,10 +85,10 @@ struct sp_file_builder {
 	const struct sp_kind_options *options;
 	struct sp_log *log;
 	int *fds; /* by OpenFile.id: sealpoint's own descriptor once opened, else -1 */
-	struct sp_remote
-	        *remote; /* while settling: the restored process, its descriptors in place */
-	pid_t pid;       /* while settling */
-	int *numbers; /* while settling: by OpenFile.id, its lowest number in that process, else -1 */
+	/* While settling: the restored process, whose descriptors are in place. */
+	struct sp_remote *remote;
+	pid_t pid;
+	int *numbers; /* by OpenFile.id: its lowest number in that process, else -1 */
 	/* file_build.c's own */
 	struct sp_array descriptors; /* const Sealpoint__Descriptor *, by pid and number */
 	struct sp_parking parking;
@@ -158,8 +156,7 @@ struct sp_facet_saver {
 	struct sp_process *process;
 	struct sp_thread *thread; /* the driver */
 	struct sp_remote *remote;
-	const char
-	        *status; /* text of /proc/PID/task/TID/status of this thread, read while stopped */
+	const char *status; /* text of the thread's /proc/PID/task/TID/status */
 	const struct sp_kind_options *options;
 	struct sp_log *log;
 };
@@ -170,8 +167,7 @@ struct sp_facet_builder {
 	const Sealpoint__Thread *thread; /* the leader's for process facets */
 	struct sp_remote *remote;        /* driving that thread */
 	const struct sp_kind_options *options;
-	const int *
-	        fds; /* by OpenFile.id: number in the stub, -1 if none; until descriptors are placed */
+	const int *fds; /* by OpenFile.id: its number in the stub, until descriptors are placed */
 	struct sp_log *log;
 };
 

@@ -51,20 +51,20 @@ static int get_seals(const struct sp_open_file *file, uint32_t *seals, struct sp
 {
 	sp_cleanup_close int readable = -1;
 	int fd = file->fd;
-	int rc;
+	int found;
 
 	if (file->flags & O_PATH) { /* fcntl(2) refuses it the question */
 		readable = fd = sp_file_reopen(file->fd, O_RDONLY, err);
 		if (fd < 0)
 			return fd;
 	}
-	rc = fcntl(fd, F_GET_SEALS);
-	if (rc < 0)
+	found = fcntl(fd, F_GET_SEALS);
+	if (found < 0)
 		return sp_fail_errno(err, errno, "read its seals");
-	if (rc & ~SEALS_KNOWN)
+	if (found & ~SEALS_KNOWN)
 		return sp_fail(err, EOPNOTSUPP, "it has seals (0x%x) that sealpoint does not know",
-		               (unsigned)rc);
-	*seals = (uint32_t)rc;
+		               (unsigned)found);
+	*seals = (uint32_t)found;
 	return 0;
 }
 

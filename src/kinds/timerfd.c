@@ -103,9 +103,9 @@ static int read_timer(int fd, Sealpoint__Timerfd *message, struct sp_error *err)
 	}
 	message->remaining_ns = to_ns(&setting.it_value);
 	message->interval_ns = to_ns(&setting.it_interval);
+	/* It has just expired again. To say that it is not armed would clear its ticks. */
 	if (!message->remaining_ns && message->interval_ns && message->ticks)
-		message->remaining_ns =
-		        1; /* it has just expired again; disarming clears the ticks */
+		message->remaining_ns = 1;
 	return 0;
 }
 

@@ -20,8 +20,7 @@ enum sp_vma_kind {
 	SP_VMA_VDSO = 7,
 	SP_VMA_VVAR = 8,     /* [vvar] and [vvar_vclock] */
 	SP_VMA_VSYSCALL = 9, /* the kernel's; never saved as contents */
-	SP_VMA_DEVICE = 10,  /* a character device, or something else that only the kernel can make;
-	                        /dev/zero private becomes ANONYMOUS */
+	SP_VMA_DEVICE = 10,  /* a device, or another thing that only the kernel can make */
 	SP_VMA_KINDS
 };
 
@@ -45,8 +44,7 @@ enum sp_vma_flag {
 	SP_VMA_UFFD = 1 << 15,         /* um, uw or ui: a userfaultfd of the program's own */
 	SP_VMA_IO = 1 << 16,           /* io or pf: device memory */
 	SP_VMA_DELETED = 1 << 17,      /* its file has no name any more */
-	SP_VMA_MAY_WRITE =
-	        1 << 18, /* mw: may be made writable; for shared files: open for writing */
+	SP_VMA_MAY_WRITE = 1 << 18, /* mw: may become writable; a shared file is open for writing */
 	SP_VMA_DROPPABLE = 1 << 19, /* dp: MAP_DROPPABLE, the kernel may zero it under pressure */
 	SP_VMA_SHADOW_STACK = 1 << 20, /* ss: a user shadow stack */
 	SP_VMA_ALL_FLAGS = (1 << 21) - 1,

@@ -21,8 +21,7 @@ struct sp_thread {
 	pid_t tid;
 	bool stopped;
 	bool driven;             /* its registers were changed and put back */
-	remote_addr rseq_abort;  /* not 0: it stood in an rseq critical section with this abort
-	                              address */
+	remote_addr rseq_abort;  /* of the rseq critical section that it stood in; 0: in none */
 	uint64_t signal_mask;    /* blocked signals, bit (signal - 1) */
 	struct sp_registers raw; /* exactly as the stop left them */
 	struct user_regs_struct saved; /* the general ones for a new task: what an image stores */

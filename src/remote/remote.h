@@ -4,7 +4,7 @@
  *
  *	struct sp_remote remote;
  *	sp_remote_open(&remote, process, sp_process_leader(process), &foothold, err);
- *	sp_remote_call(&remote, &result, err, "get the umask", SYS_umask, 0);
+ *	sp_remote_call(&remote, &result, err, "get the umask", SYS_umask, 0, 0, 0, 0, 0, 0);
  *	...
  *	sp_remote_close(&remote, err);
  *
@@ -22,8 +22,8 @@
 #include "remote/foothold.h"
 #include "remote/process.h"
 
-#define SP_REMOTE_DATA_SIZE \
-	(512ULL << 10) /* room for the calls, strings and structures of a batch */
+/* Room for the calls, strings and structures of a batch. */
+#define SP_REMOTE_DATA_SIZE (512ULL << 10)
 #define SP_REMOTE_CALLS_MAX 2048
 #define SP_REMOTE_SIZE (SP_PAGE_SIZE + SP_REMOTE_DATA_SIZE) /* the whole temporary mapping */
 

@@ -45,6 +45,7 @@ static pid_t start(void (*body)(int report))
 	}
 	close(ready[1]);
 	assert_int_equal(read(ready[0], &byte, 1), 1);
+	assert_int_equal(read(ready[0], &byte, 1), 0); /* its end is closed: no call is under way */
 	close(ready[0]);
 	return pid;
 }
