@@ -98,7 +98,7 @@ ends_with "exit status after nohup" 3
 # With --detach the program is a child of init, and with --leave-stopped it waits.
 : >said
 restore_detached saved --leave-stopped --pidfile pid
-if [[ $(<pid) == "$program" ]] && in_state "$program" T; then
+if [[ $(<pid) == "$program" ]] && wait_until 10 in_state "$program" T; then
 	ok "$TEST_NAME/left stopped"
 else
 	not_ok "$TEST_NAME/left stopped" "pid file $(<pid), state $(state_of "$program")"
