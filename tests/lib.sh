@@ -17,7 +17,7 @@ test_tools=$BUILD/tests/tools
 report() { # STATUS NAME [REASON]
 	printf '%s\t%s\t%s\n' "$1" "$2" "${3//$'\n'/; }" >>"$RESULTS"
 }
-ok() { report ok "$1"; }
+ok() { report ok "$1" "${2:-}"; } # the reason is something to know, such as what was counted
 not_ok() { report FAIL "$1" "$2"; }
 skip() { report skip "$1" "$2"; }
 

@@ -6,7 +6,7 @@
 # A selection is a part of a test's name, such as `unit`, `subject/memory` or `real/redis`. Without one,
 # everything runs. -k keeps the directories of the tests. The environment gives BUILD (default: build).
 #
-# A line for each result as it comes ("ok NAME (1.2 s)", "FAIL NAME: why", "skip NAME: why"), a table of subjects
+# A line for each result as it comes ("ok NAME (1.2 s)" and what was counted, "FAIL NAME: why", "skip NAME: why"), a table of subjects
 # and modes, and as the last line the sums. The exit status is 0 if nothing has failed.
 #
 # Kinds of tests: programs of cmocka tests (unit/), each subject in each of its modes (subject/), scripts
@@ -168,8 +168,7 @@ tell() { # NAME MICROSECONDS
 		if [[ $1 == unit/* ]] && ! grep -q -v ^ok "$RESULTS"; then
 			echo "ok $1: $(grep -c . "$RESULTS") tests ($seconds s)"
 		else
-			awk -F '\t' -v s="$seconds" '$1 == "ok" { printf "ok %s (%s s)\n", $2, s; next }
-				{ printf "%s %s: %s\n", $1, $2, $3 }' "$RESULTS"
+			awk -F '\t' -v s="$seconds" '{ print $1, $2 ($1 == "ok" ? " (" s " s)" : "") ($3 ? ": " $3 : "") }' "$RESULTS"
 		fi
 		if grep -q ^FAIL "$RESULTS"; then
 			tail -n 25 "$TEST_DIR"/{log,dump.log,restore.log,out} 2>/dev/null | sed 's/^/    | /'

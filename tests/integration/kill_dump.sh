@@ -44,8 +44,7 @@ expect_unharmed() { # NAME MODE ROUNDS
 	let_go
 	expect_pass "$SUBJECT_PID" 30
 	cd ..
-	cat "$1.log"
-	ok "$TEST_NAME/$1"
+	ok "$TEST_NAME/$1" "$(tail -n 1 "$1.log")"
 }
 
 # shellcheck disable=SC2016

@@ -5,7 +5,8 @@
  *	kill_dump random ROUNDS PID HEARTBEAT SCRATCH COMMAND [ARGUMENT...]
  *	kill_dump calls ROUNDS PID HEARTBEAT SCRATCH COMMAND [ARGUMENT...]
  *
- * "random": at random times, uniform over the measured length of the command. "calls": at system
+ * "random": at random times, uniform over the measured length of the command; a round that comes
+ * too late, when the command has ended, does not count. "calls": at system
  * calls of the command itself, traced for that, before and after each one; with fewer ROUNDS than
  * there are such moments, at evenly spread ones. Between two system calls nothing outside the
  * command can change, so that these are all the moments that there are (but for other threads of
@@ -17,7 +18,7 @@
  * and every counter of its heartbeat (the first word of the file says how many follow it) must go
  * on.
  *
- * Prints what the target looked like when the kills came. Exit status 1 with one line for the first
+ * The last line tells what the target looked like when the kills came. Exit status 1 with one line for the first
  * target that was harmed.
  */
 #include <dirent.h>
@@ -53,7 +54,6 @@ struct target {
 	char identity[TEXT_MAX]; /* what must not change */
 	char maps[TEXT_MAX];
 	unsigned long hits[PHASES];
-	unsigned long ended; /* the command had ended by itself */
 };
 
 static uint64_t now_ns(void)
@@ -323,16 +323,27 @@ static pid_t start(char **command, const char *scratch, bool traced)
 	err(2, "%s", arguments[0]);
 }
 
-/* Each kill may have ended one wait early, and nothing else may have. */
-static void expect_few_early(const struct target *target)
+static unsigned long count_kills(const struct target *target)
 {
-	uint64_t early = target->heartbeat[EARLY_WORD], kills = 0;
+	unsigned long kills = 0;
 
 	for (int phase = 0; phase < PHASES; phase++)
 		kills += target->hits[phase];
+	return kills;
+}
+
+/* Each kill may have ended one wait early, and nothing else may have. */
+static void report(const struct target *target)
+{
+	uint64_t early = target->heartbeat[EARLY_WORD];
+	unsigned long kills = count_kills(target);
+
 	if (early > kills)
 		errx(1, "harmed: %lu waits ended early, and %lu dumps were killed", early, kills);
-	printf("%6lu waits for a time ended early\n", early);
+	printf("%lu kills, none harmed:", kills);
+	for (int phase = 0; phase < PHASES; phase++)
+		printf(" %lu %s,", target->hits[phase], phase_names[phase]);
+	printf(" %lu waits for a time ended early\n", early);
 }
 
 static void expect_success(int status)
@@ -370,14 +381,14 @@ static void kill_at_random(struct target *target, unsigned long rounds, char **c
 	char moment[128];
 
 	printf("a dump takes up to %.1f ms\n", (double)length / 1e6);
-	for (unsigned long round = 0; round < rounds; round++) {
+	while (count_kills(target) < rounds) {
 		uint64_t delay = random_below(length);
 		pid_t pid = start(command, scratch, false);
 		int status;
 
 		sleep_ns(delay);
 		if (waitpid(pid, &status, WNOHANG) == pid) {
-			target->ended++;
+			expect_success(status);
 		} else {
 			target->hits[look(target)]++;
 			kill(pid, SIGKILL);
@@ -444,8 +455,7 @@ static void kill_at_calls(struct target *target, unsigned long rounds, char **co
 	for (unsigned long round = 0; round < rounds; round++) {
 		unsigned long last = 1 + round * stops / rounds;
 
-		if (run_to_call(target, last, command, scratch) < last)
-			target->ended++;
+		run_to_call(target, last, command, scratch);
 		snprintf(moment, sizeof(moment), "at system call stop %lu", last);
 		expect_unharmed(target, moment);
 		remove_below(scratch);
@@ -481,9 +491,6 @@ int main(int argc, char **argv)
 	else
 		kill_at_random(&target, rounds, argv + 6, argv[5]);
 
-	for (int phase = 0; phase < PHASES; phase++)
-		printf("%6lu kills while it was: %s\n", target.hits[phase], phase_names[phase]);
-	printf("%6lu times the dump had ended\n", target.ended);
-	expect_few_early(&target);
+	report(&target);
 	return 0;
 }
