@@ -115,7 +115,7 @@ static bool parse(struct sp_cli *cli, struct sp_dump_options *dump)
 	operands = sp_operands(cli, (const char *const[]){"PID", NULL});
 	if (!operands || !sp_parse_pid(cli, operands[0], &dump->pid))
 		return false;
-	if (!dump->directory) {
+	if (!dump->directory || !*dump->directory) {
 		sp_usage_error(cli, "say with -o DIR where to save process %d", dump->pid);
 		return false;
 	}

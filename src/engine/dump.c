@@ -15,11 +15,13 @@
 #include "base/limit.h"
 #include "kinds/file_table.h"
 #include "mem/memory.h"
+#include "proc/capability.h"
 #include "proc/stat.h"
 #include "proc/status.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct dump {
@@ -68,9 +70,11 @@ static int save_facet(const struct sp_facet *facet, struct sp_facet_saver *saver
 	Sealpoint__Facet *record;
 	int rc = facet->save(saver, &blob, err);
 
+	if (rc && facet->scope == SP_FACET_PROCESS)
+		return sp_error_context(err, "cannot save the %s of %s", facet->title,
+		                        sp_process_name(saver->process->pid).text);
 	if (rc)
-		return sp_error_context(err, "cannot save the %s of %s %d", facet->title,
-		                        facet->scope == SP_FACET_PROCESS ? "process" : "thread",
+		return sp_error_context(err, "cannot save the %s of thread %d", facet->title,
 		                        saver->thread->tid);
 	if (!blob.bytes)
 		return 0;
@@ -262,24 +266,45 @@ static int save_memory(struct dump *dump, struct sp_error *err)
 
 /* --- the freeze --- */
 
+/* The children of a thread: "process 4243 (sh), process 4244 (sleep)", cut short if need be. */
+static int list_children(pid_t pid, pid_t tid, char *text, size_t size, struct sp_error *err)
+{
+	sp_cleanup_free char *children = NULL;
+	char path[96], *rest;
+	size_t used = 0;
+	int rc;
+
+	*text = '\0';
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, tid);
+	rc = sp_read_file(AT_FDCWD, path, &children, NULL, err);
+	if (rc)
+		return rc;
+	for (char *child = strtok_r(children, " \n", &rest); child && used < size;
+	     child = strtok_r(NULL, " \n", &rest))
+		used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
+		                         sp_process_name(atoi(child)).text);
+	if (used >= size)
+		snprintf(text + size - sizeof(" ..."), sizeof(" ..."), " ...");
+	return 0;
+}
+
 /* A process with children is a tree, and this version saves single processes. */
 static int refuse_children(const struct dump *dump, struct sp_error *err)
 {
-	for (size_t i = 0; i < dump->process.threads.count; i++) {
-		sp_cleanup_free char *children = NULL;
-		char path[96];
-		int rc;
+	pid_t pid = dump->process.pid;
 
-		snprintf(path, sizeof(path), "/proc/%d/task/%d/children", dump->process.pid,
-		         sp_process_thread(&dump->process, i)->tid);
-		rc = sp_read_file(AT_FDCWD, path, &children, NULL, err);
+	for (size_t i = 0; i < dump->process.threads.count; i++) {
+		char children[256];
+		int rc = list_children(pid, sp_process_thread(&dump->process, i)->tid, children,
+		                       sizeof(children), err);
+
 		if (rc)
 			return rc;
 		if (*children)
 			return sp_fail(err, ENOTSUP,
-			               "process %d has child processes (%s): only single processes "
-			               "can be saved so far; wait until they have ended",
-			               dump->process.pid, strtok(children, "\n"));
+			               "%s has children, %s: only single processes can be "
+			               "saved so far; wait until they have ended",
+			               sp_process_name(pid).text, children);
 	}
 	return 0;
 }
@@ -383,6 +408,8 @@ static int run(struct dump *dump, struct sp_error *err)
 
 	if (!rc)
 		rc = sp_process_check(dump->options->pid, err);
+	if (!rc)
+		rc = sp_capability_need_checkpoint("read the files behind mappings", err);
 	if (!rc)
 		rc = sp_foothold_find(dump->options->pid, (struct sp_range){0}, &dump->foothold,
 		                      err);

@@ -60,8 +60,10 @@ static int rebuild_facet(struct restore *restore, const struct sp_facet *facet,
 		if (strcmp(records[i]->name, facet->name))
 			continue;
 		if (facet->rebuild(&builder, records[i]->body, err))
-			return sp_error_context(err, "cannot restore the %s of thread %u",
-			                        facet->title, thread->tid);
+			return sp_error_context(err, "cannot restore the %s of %s %u", facet->title,
+			                        facet->scope == SP_FACET_PROCESS ? "process"
+			                                                         : "thread",
+			                        thread->tid);
 	}
 	return 0;
 }

@@ -5,12 +5,20 @@
 #include "engine/restore_check.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "kinds/kind.h"
+#include "proc/capability.h"
 #include "proc/stat.h"
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
+
+#define COLLECTED_NS 5000000000ULL
+#define COLLECTED_PAUSE_NS 2000000
+#define IN_NEW_NAMESPACE \
+	"restore in a new pid namespace (unshare --pid --fork --mount-proc sealpoint restore ...)"
 
 static bool has_feature(const char *name)
 {
@@ -42,17 +50,39 @@ static int check_processor(const struct sp_checkpoint *checkpoint, struct sp_err
 	return 0;
 }
 
+/*
+ * Who has this id, if anybody. A process that has ended keeps its id until its parent collects its
+ * status. Some take their time for that, and are given it, so that a restore can follow a dump at
+ * once.
+ */
+static bool find_holder(pid_t tid, struct sp_stat *holder)
+{
+	uint64_t deadline = sp_now_ns() + COLLECTED_NS;
+
+	while (!sp_stat_read(tid, tid, holder, NULL)) {
+		if (!sp_stat_has_ended(holder) || sp_now_ns() >= deadline)
+			return true;
+		nanosleep(&(struct timespec){.tv_nsec = COLLECTED_PAUSE_NS}, NULL);
+	}
+	return false;
+}
+
 static int check_pid_free(pid_t pid, uint32_t tid, struct sp_error *err)
 {
-	struct sp_stat stat;
+	const char *what = (pid_t)tid == pid ? "process" : "thread";
+	struct sp_stat holder;
 
-	if (sp_stat_read((pid_t)tid, (pid_t)tid, &stat, NULL))
+	if (!find_holder((pid_t)tid, &holder))
 		return 0;
+	if (sp_stat_has_ended(&holder))
+		return sp_fail(
+		        err, EEXIST,
+		        "%s id %u is still that of \"%s\", which has ended, but whose parent, "
+		        "%s, does not collect its status: end that parent, or " IN_NEW_NAMESPACE,
+		        what, tid, holder.comm, sp_process_name(holder.ppid).text);
 	return sp_fail(err, EEXIST,
-	               "%s id %u is taken by \"%s\"%s: end that process, or restore in a new pid "
-	               "namespace (unshare --pid --fork --mount-proc sealpoint restore ...)",
-	               (pid_t)tid == pid ? "process" : "thread", tid, stat.comm,
-	               stat.state == 'Z' ? " (ended, but not collected by its parent)" : "");
+	               "%s id %u is taken by \"%s\": end that process, or " IN_NEW_NAMESPACE, what,
+	               tid, holder.comm);
 }
 
 static int check_pids(const struct sp_checkpoint *checkpoint, struct sp_error *err)
@@ -110,8 +140,10 @@ static int check_all_facets(const struct sp_checkpoint *checkpoint, struct sp_er
 
 int sp_restore_check(const struct sp_checkpoint *checkpoint, struct sp_error *err)
 {
-	int rc = check_processor(checkpoint, err);
+	int rc = sp_capability_need_checkpoint("choose process ids", err);
 
+	if (!rc)
+		rc = check_processor(checkpoint, err);
 	if (!rc)
 		rc = check_pids(checkpoint, err);
 	return rc ? rc : check_all_facets(checkpoint, err);

@@ -47,7 +47,7 @@ static int refuse_clone(pid_t tid, int code, struct sp_error *err)
 	if (code == EPERM)
 		return sp_fail(err, EPERM,
 		               "no permission to choose process id %d: run as root (or with "
-		               "CAP_CHECKPOINT_RESTORE), see `sealpoint check`",
+		               "CAP_CHECKPOINT_RESTORE), see \"sealpoint check\"",
 		               tid);
 	return sp_fail_errno(err, code, "cannot make a process with id %d", tid);
 }

@@ -83,20 +83,31 @@ static int check_place(const struct sp_checkpoint_writer *writer, struct sp_erro
 	return 0;
 }
 
+static int refuse_partial(const struct sp_checkpoint_writer *writer, int code, struct sp_error *err)
+{
+	const char *slash = strrchr(writer->path, '/');
+
+	if (code == EEXIST)
+		return sp_fail(
+		        err, code,
+		        "cannot create checkpoint %s: %s is left from a run that was killed; "
+		        "remove it",
+		        writer->path, writer->partial);
+	if (code == ENOENT && slash)
+		return sp_fail(err, code,
+		               "cannot create checkpoint %s: the directory %.*s does not exist; "
+		               "create it first",
+		               writer->path, (int)(slash - writer->path), writer->path);
+	return sp_fail_errno(err, code, "cannot create %s", writer->partial);
+}
+
 static int make_partial(struct sp_checkpoint_writer *writer, struct sp_error *err)
 {
 	if (mkdir(writer->partial, 0700) < 0) {
-		int code = errno;
+		int status = refuse_partial(writer, errno, err);
 
-		if (code == EEXIST)
-			sp_fail(err, code,
-			        "cannot create checkpoint %s: %s is left from a run that was "
-			        "killed; remove it",
-			        writer->path, writer->partial);
-		else
-			sp_fail_errno(err, code, "cannot create %s", writer->partial);
 		writer->partial[0] = '\0'; /* not ours to remove */
-		return -code;
+		return status;
 	}
 	writer->dirfd = open(writer->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (writer->dirfd < 0)

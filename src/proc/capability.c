@@ -1,6 +1,9 @@
 /* Capabilities by name: see capability.h. */
 #include "proc/capability.h"
 
+#include "base/error.h"
+
+#include <errno.h>
 #include <linux/capability.h>
 #include <stdio.h>
 #include <sys/syscall.h>
@@ -93,4 +96,14 @@ bool sp_capability_have(unsigned capability)
 
 	read_sets(sets);
 	return sets[capability / 32].effective >> capability % 32 & 1;
+}
+
+int sp_capability_need_checkpoint(const char *purpose, struct sp_error *err)
+{
+	if (sp_capability_have(CAP_CHECKPOINT_RESTORE) || sp_capability_have(CAP_SYS_ADMIN))
+		return 0;
+	return sp_fail(err, EPERM,
+	               "no permission to %s: run as root (or with CAP_CHECKPOINT_RESTORE), see "
+	               "\"sealpoint check\"",
+	               purpose);
 }

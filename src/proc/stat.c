@@ -91,3 +91,15 @@ int sp_stat_read(pid_t pid, pid_t tid, struct sp_stat *stat, struct sp_error *er
 	rc = sp_read_file(AT_FDCWD, path, &text, NULL, err);
 	return rc < 0 ? rc : sp_stat_parse(text, stat, err);
 }
+
+struct sp_process_name sp_process_name(pid_t pid)
+{
+	struct sp_process_name name;
+	struct sp_stat stat;
+
+	if (sp_stat_read(pid, pid, &stat, NULL))
+		snprintf(name.text, sizeof(name.text), "process %d", pid);
+	else
+		snprintf(name.text, sizeof(name.text), "process %d (%s)", pid, stat.comm);
+	return name;
+}

@@ -6,6 +6,7 @@
 #ifndef SEALPOINT_PROC_STAT_H
 #define SEALPOINT_PROC_STAT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -23,6 +24,12 @@ struct sp_stat {
 	uint64_t arg_start, arg_end, env_start, env_end;
 };
 
+/** True for a task that runs no more and only waits for its parent to collect its status. */
+static inline bool sp_stat_has_ended(const struct sp_stat *stat)
+{
+	return stat->state == 'Z' || stat->state == 'X';
+}
+
 #define SP_PF_KTHREAD 0x00200000u /* in sp_stat.flags: a kernel thread */
 
 /**
@@ -32,5 +39,11 @@ struct sp_stat {
 int sp_stat_read(pid_t pid, pid_t tid, struct sp_stat *stat, struct sp_error *err);
 /** The same from a text. */
 int sp_stat_parse(const char *text, struct sp_stat *stat, struct sp_error *err);
+
+/** "process 4242 (redis-server)": how messages name a process; without its name when it is gone. */
+struct sp_process_name {
+	char text[96];
+};
+struct sp_process_name sp_process_name(pid_t pid);
 
 #endif

@@ -13,11 +13,14 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/kernel_abi.h"
+#include "proc/capability.h"
+#include "proc/stat.h"
 #include "proc/status.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -53,17 +56,48 @@ static long status_number(const char *status, const char *name, long missing)
 static int refuse_traced(pid_t pid, long tracer, struct sp_error *err)
 {
 	return sp_fail(err, EBUSY,
-	               "pid %d is already traced by pid %ld (a debugger, strace or another dump): "
-	               "end that first",
-	               pid, tracer);
+	               "%s is already traced by %s (a debugger, strace or another dump): end that "
+	               "first",
+	               sp_process_name(pid).text, sp_process_name((pid_t)tracer).text);
 }
 
 static int refuse_permission(pid_t pid, struct sp_error *err)
 {
+	if (sp_capability_have(CAP_SYS_PTRACE))
+		return sp_fail(err, EPERM,
+		               "the kernel does not let anybody trace %s: a security module or a "
+		               "user namespace above ours protects it",
+		               sp_process_name(pid).text);
 	return sp_fail(err, EPERM,
-	               "no permission to trace pid %d: run as root (or with CAP_SYS_PTRACE), see "
-	               "`sealpoint check`",
-	               pid);
+	               "no permission to trace %s: run as root (or with CAP_SYS_PTRACE), see "
+	               "\"sealpoint check\"",
+	               sp_process_name(pid).text);
+}
+
+/*
+ * Remote calls name the process by the number that it has for us, so it must have the same one for
+ * itself. And number 1 cannot be had again: it is given to the first process of a namespace, which
+ * ends with it.
+ */
+static int check_pid_namespace(pid_t pid, const char *status, struct sp_error *err)
+{
+	uint32_t numbers[32];
+	size_t count;
+
+	if (pid == 1)
+		return sp_fail(err, ENOTSUP,
+		               "%s is the init of its pid namespace, which begins and ends with "
+		               "it: dump a program that it has started",
+		               sp_process_name(pid).text);
+	if (sp_status_numbers(status, "NSpid", numbers, sizeof(numbers) / sizeof(numbers[0]),
+	                      &count, NULL) ||
+	    count == 1)
+		return 0;
+	return sp_fail(err, ENOTSUP,
+	               "%s lives in a pid namespace of its own (a container), where it is process "
+	               "%u: run sealpoint in there (nsenter --target %d --pid --mount sealpoint "
+	               "...)",
+	               sp_process_name(pid).text, numbers[count - 1], pid);
 }
 
 int sp_process_check(pid_t pid, struct sp_error *err)
@@ -78,24 +112,24 @@ int sp_process_check(pid_t pid, struct sp_error *err)
 	tgid = status_number(status, "Tgid", pid);
 	tracer = status_number(status, "TracerPid", 0);
 	if (tgid != pid)
-		return sp_fail(err, EINVAL, "%d is a thread of process %ld: name the process", pid,
-		               tgid);
+		return sp_fail(err, EINVAL, "%d is a thread of %s: name the process", pid,
+		               sp_process_name((pid_t)tgid).text);
 	if (pid == getpid())
-		return sp_fail(err, EINVAL, "pid %d is sealpoint itself", pid);
+		return sp_fail(err, EINVAL, "process %d is sealpoint itself", pid);
 	if (sp_status_is(status, "State", "Z (zombie)"))
 		return sp_fail(err, ESRCH,
-		               "pid %d has ended (its parent has not collected its status yet)",
-		               pid);
+		               "%s has ended (its parent has not collected its status yet)",
+		               sp_process_name(pid).text);
 	if (status_number(status, "VmSize", -1) < 0)
-		return sp_fail(err, EINVAL, "pid %d is a kernel thread: only programs can be saved",
-		               pid);
+		return sp_fail(err, EINVAL, "%s is a kernel thread: only programs can be saved",
+		               sp_process_name(pid).text);
 	if (tracer)
 		return refuse_traced(pid, tracer, err);
 	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
 	maps = open(path, O_RDONLY | O_CLOEXEC);
 	if (maps < 0 && (errno == EACCES || errno == EPERM))
 		return refuse_permission(pid, err);
-	return 0;
+	return check_pid_namespace(pid, status, err);
 }
 
 static int refuse_seize(pid_t pid, pid_t tid, int code, struct sp_error *err)
@@ -109,7 +143,8 @@ static int refuse_seize(pid_t pid, pid_t tid, int code, struct sp_error *err)
 		return refuse_traced(pid, tracer, err);
 	if (code == EPERM)
 		return refuse_permission(pid, err);
-	return sp_fail_errno(err, code, "cannot seize thread %d of pid %d", tid, pid);
+	return sp_fail_errno(err, code, "cannot seize thread %d of %s", tid,
+	                     sp_process_name(pid).text);
 }
 
 /* Names a thread that does not stop, and what it waits for. */
@@ -125,19 +160,21 @@ static int refuse_unstoppable(pid_t pid, pid_t tid, struct sp_error *err)
 		number = strtol(call, NULL, 10);
 	if (number == SYS_vfork || number == SYS_clone || number == SYS_clone3)
 		return sp_fail(err, ETIMEDOUT,
-		               "thread %d of pid %d %s: it waits for its vfork child to exec or "
-		               "exit; try again when the child has, or with a longer --timeout",
-		               tid, pid, why);
+		               "thread %d of %s %s: it waits for its vfork child to exec or exit; "
+		               "try again when the child has, or with a longer --timeout",
+		               tid, sp_process_name(pid).text, why);
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/wchan", pid, tid);
 	if (sp_read_file(AT_FDCWD, path, &wchan, NULL, NULL) || !*wchan || !strcmp(wchan, "0"))
 		return sp_fail(err, ETIMEDOUT,
-		               "thread %d of pid %d %s: it is in an uninterruptible wait (system "
-		               "call %ld); try again, or with a longer --timeout",
-		               tid, pid, why, number);
-	return sp_fail(err, ETIMEDOUT,
-	               "thread %d of pid %d %s: it is in an uninterruptible wait (%s); try again, "
-	               "or with a longer --timeout",
-	               tid, pid, why, wchan);
+		               "thread %d of %s %s: it is in an uninterruptible wait (system "
+		               "call %ld); "
+		               "try again, or with a longer --timeout",
+		               tid, sp_process_name(pid).text, why, number);
+	return sp_fail(
+	        err, ETIMEDOUT,
+	        "thread %d of %s %s: it is in an uninterruptible wait (%s); try again, or with "
+	        "a longer --timeout",
+	        tid, sp_process_name(pid).text, why, wchan);
 }
 
 /* --- stopping --- */
@@ -172,7 +209,7 @@ static int seize_thread(struct sp_process *process, pid_t tid, struct sp_error *
 		process->stopped_ns = sp_now_ns();
 	sp_process_add_thread(process, tid);
 	if (ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0 && errno != ESRCH)
-		return sp_fail_errno(err, errno, "cannot interrupt thread %d of pid %d", tid,
+		return sp_fail_errno(err, errno, "cannot interrupt thread %d of process %d", tid,
 		                     process->pid);
 	return 0;
 }
@@ -339,16 +376,18 @@ static int read_thread(struct sp_process *process, struct sp_thread *thread, str
 static int order_and_read(struct sp_process *process, struct sp_error *err)
 {
 	for (size_t i = 0; i < process->threads.count; i++) {
-		int rc = read_thread(process, sp_process_thread(process, i), err);
+		struct sp_thread *thread = sp_process_thread(process, i);
 
-		if (rc)
-			return rc;
+		if (read_thread(process, thread, err))
+			return sp_error_context(err, "cannot save thread %d of %s", thread->tid,
+			                        sp_process_name(process->pid).text);
 	}
 	if (sp_process_leader(process)->tid != process->pid)
-		return sp_fail(err, ENOTSUP,
-		               "the main thread of pid %d has ended while others run on: such a "
-		               "process cannot be saved",
-		               process->pid);
+		return sp_fail(
+		        err, ENOTSUP,
+		        "the main thread of process %d has ended while others run on: such a "
+		        "process cannot be saved",
+		        process->pid);
 	return 0;
 }
 
@@ -367,7 +406,7 @@ int sp_process_seize(struct sp_process *process, pid_t pid, uint64_t deadline_ns
 		return rc;
 	process->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (process->pidfd < 0)
-		return sp_fail_errno(err, errno, "cannot open pid %d", pid);
+		return sp_fail_errno(err, errno, "cannot open process %d", pid);
 	rc = stop_all(process, deadline_ns, err);
 	if (!rc)
 		rc = order_and_read(process, err);

@@ -484,12 +484,12 @@ static void refusals_name_the_process(void **state)
 	assert_int_equal(sp_process_seize(&process, getpid(), DEADLINE, &err), -EINVAL);
 	assert_non_null(strstr(err.message, "sealpoint itself"));
 	assert_int_equal(sp_process_seize(&process, 2, DEADLINE, &err), -EINVAL);
-	assert_non_null(strstr(err.message, "pid 2 is a kernel thread"));
+	assert_non_null(strstr(err.message, "process 2 (kthreadd) is a kernel thread"));
 
 	pid = start(sleeper);
 	assert_int_equal(ptrace(PTRACE_SEIZE, pid, 0, 0), 0);
 	assert_int_equal(sp_process_seize(&process, pid, DEADLINE, &err), -EBUSY);
-	snprintf(expected, sizeof(expected), "already traced by pid %d", getpid());
+	snprintf(expected, sizeof(expected), "already traced by process %d (", getpid());
 	assert_non_null(strstr(err.message, expected));
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, __WALL);

@@ -36,7 +36,7 @@ int sp_general_get(pid_t tid, struct user_regs_struct *general, struct sp_error 
 		return rc;
 	if (size != sizeof(*general))
 		return sp_fail(err, ENOTSUP,
-		               "thread %d is a 32-bit one: sealpoint handles 64-bit programs", tid);
+		               "it runs 32-bit code, and sealpoint handles 64-bit programs only");
 	return 0;
 }
 

@@ -1,0 +1,136 @@
+#!/bin/bash
+# What cannot be saved or restored is refused at once, in one sentence that names the process by its number and its name,
+# says what it is, and shows a way out; the program is left as it was.
+#
+# timeout: 120
+# shellcheck source=tests/lib.sh
+source "$TOP/tests/lib.sh"
+
+# A command must fail with status 1 and one sentence that has all the words in it.
+refuses() { # CASE COMMAND... -- WORDS...
+	local name=$TEST_NAME/$1 command=() status=0 words
+	shift
+	while [[ $1 != -- ]]; do
+		command+=("$1")
+		shift
+	done
+	shift
+	timeout 20 "${command[@]}" >output 2>error </dev/null || status=$?
+	if ((status != 1)); then
+		not_ok "$name" "exit status $status, not 1: $(head -c 300 error)"
+		return
+	elif ! one_sentence error; then
+		not_ok "$name" "not one line: $(<error)"
+		return
+	fi
+	for words; do
+		if ! grep -q -F -e "$words" error; then
+			not_ok "$name" "does not say \"$words\": $(<error)"
+			return
+		fi
+	done
+	ok "$name"
+}
+
+# The only child of a process.
+child_of() { # PID
+	wait_until 10 grep -q . "/proc/$1/task/$1/children" && tr -d ' \n' <"/proc/$1/task/$1/children"
+}
+
+sleeping() { # COMMAND... : starts it in a session of its own. Sets SLEEPER.
+	exec_alone "$@" </dev/null >/dev/null 2>&1 &
+	SLEEPER=$!
+	wait_until 10 has_begun "$SLEEPER"
+}
+has_begun() { [[ $(state_of "$1") == S && $(</proc/"$1"/comm) != bash ]]; }
+
+has_ended() { [[ $(state_of "$1") == Z ]]; }
+
+cp "$(command -v sleep)" sleeper
+
+# --- dump ----------------------------------------------------------------------------------------------
+
+exec_alone sh -c './sleeper 60; true' </dev/null >/dev/null 2>&1 &
+parent=$!
+child=$(child_of "$parent")
+refuses "a process with a child" "$sealpoint" dump "$parent" -o new -- \
+	"process $parent (sh) has children, process $child (sleeper):" "wait until"
+kill "$child"
+
+sleeping ./sleeper 60
+gone=$SLEEPER
+refuses "another user's process" setpriv --reuid=65534 --regid=65534 --clear-groups \
+	"$sealpoint" dump "$gone" -o new -- "process $gone (sleeper)" "run as root" "CAP_SYS_PTRACE"
+refuses "without the capability" setpriv --bounding-set=-checkpoint_restore,-sys_admin \
+	--inh-caps=-checkpoint_restore,-sys_admin "$sealpoint" dump "$gone" -o new -- \
+	"run as root" "CAP_CHECKPOINT_RESTORE" "sealpoint check"
+kill "$gone"
+wait "$gone"
+refuses "no process" "$sealpoint" dump "$gone" -o new -- "there is no process $gone"
+
+refuses "the init of the namespace" "$sealpoint" dump 1 -o new -- "process 1 (" "init" "that it has started"
+
+exec_alone unshare --pid --fork ./sleeper 60 </dev/null >/dev/null 2>&1 &
+contained=$(child_of $!)
+wait_until 10 has_begun "$contained"
+refuses "the init of another namespace" "$sealpoint" dump "$contained" -o new -- \
+	"process $contained (sleeper)" "where it is process 1" "nsenter --target $contained"
+[[ $(state_of "$contained") == S ]] || not_ok "$TEST_NAME/the init of another namespace" "it does not sleep any more"
+kill -KILL "$contained"
+
+if echo 'int main(void) { return pause(); }' >narrow.c && cc -m32 -w -include unistd.h narrow.c -o narrow 2>/dev/null; then
+	sleeping ./narrow
+	refuses "a 32-bit program" "$sealpoint" dump "$SLEEPER" -o new -- "of process $SLEEPER (narrow)" "32-bit" "64-bit"
+	kill "$SLEEPER"
+else
+	skip "$TEST_NAME/a 32-bit program" "no 32-bit programs can be built here"
+fi
+
+# --- where to ------------------------------------------------------------------------------------------
+
+sleeping ./sleeper 60
+refuses "no directory for the checkpoint" "$sealpoint" dump "$SLEEPER" -o missing/saved -- \
+	"missing/saved" "directory missing does not exist" "create it first"
+[[ -e new || -n $(compgen -G '*.partial-*') ]] && not_ok "$TEST_NAME" "something was left: $(ls)"
+kill -0 "$SLEEPER" || not_ok "$TEST_NAME" "the program has ended"
+
+# --- restore -------------------------------------------------------------------------------------------
+
+dump_and_reap "$SLEEPER" saved
+refuses "restore without the capability" setpriv --bounding-set=-checkpoint_restore,-sys_admin \
+	--inh-caps=-checkpoint_restore,-sys_admin "$sealpoint" restore saved -- \
+	"run as root" "CAP_CHECKPOINT_RESTORE" "sealpoint check"
+restore_detached saved
+refuses "restored twice" "$sealpoint" restore saved -- "process id $SLEEPER is taken by \"sleeper\"" "unshare --pid"
+
+# Whoever collects the status of an ended process late does not make a restore fail; whoever never does is named.
+kill "$SLEEPER"
+wait_until 10 is_gone "$SLEEPER"
+cat >parent.py <<'P'
+import ctypes, os, subprocess, sys, time
+
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: the restored process becomes our child
+pid, sealpoint = int(sys.argv[1]), sys.argv[2]
+subprocess.run([sealpoint, "restore", "saved", "--detach"], check=True)
+os.kill(pid, 9)
+time.sleep(0.3)
+again = subprocess.Popen([sealpoint, "restore", "saved", "--detach"])
+time.sleep(0.3)
+print("waits" if again.poll() is None else "does not wait", flush=True)
+os.waitpid(pid, 0)
+print("again" if again.wait() == 0 else "failed", flush=True)
+os.kill(pid, 9)
+time.sleep(60)
+P
+python3 parent.py "$SLEEPER" "$sealpoint" </dev/null >late 2>&1 &
+reaper=$!
+wait_until 20 grep -q -E '^(again|failed)$' late
+if grep -q '^waits$' late && grep -q '^again$' late; then
+	ok "$TEST_NAME/restored before its parent has collected it"
+else
+	not_ok "$TEST_NAME/restored before its parent has collected it" "$(<late)"
+fi
+wait_until 10 has_ended "$SLEEPER"
+refuses "never collected" "$sealpoint" restore saved -- "\"sleeper\", which has ended" \
+	"process $reaper (python3)" "end that parent"
+kill "$reaper"
