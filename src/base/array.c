@@ -73,6 +73,25 @@ void *sp_array_at(const struct sp_array *array, size_t index)
 	return (char *)array->items + index * array->item_size;
 }
 
+void *sp_array_pointer(const struct sp_array *array, size_t index)
+{
+	return *(void **)sp_array_at(array, index);
+}
+
+void sp_array_sort(struct sp_array *array, int (*compare)(const void *, const void *))
+{
+	if (array->count)
+		qsort(array->items, array->count, array->item_size, compare);
+}
+
+void *sp_array_search(const struct sp_array *array, const void *key,
+                      int (*compare)(const void *key, const void *item))
+{
+	if (!array->count)
+		return NULL;
+	return bsearch(key, array->items, array->count, array->item_size, compare);
+}
+
 void sp_array_clear(struct sp_array *array)
 {
 	array->count = 0;

@@ -12,6 +12,7 @@
 #define SEALPOINT_BASE_ARRAY_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct sp_array {
 	void *items;
@@ -22,6 +23,8 @@ struct sp_array {
 
 #define SP_ARRAY_OF(type) ((struct sp_array){.item_size = sizeof(type)})
 #define sp_cleanup_array __attribute__((cleanup(sp_array_release)))
+/* The number of items of a C array. */
+#define SP_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /** Appends one zeroed item and returns it. */
 void *sp_array_push(struct sp_array *array);
@@ -31,6 +34,18 @@ void *sp_array_append(struct sp_array *array, const void *item);
 void *sp_array_grow(struct sp_array *array, size_t count);
 /** The item at `index`, which must be below `array->count`. */
 void *sp_array_at(const struct sp_array *array, size_t index);
+/** The pointer at `index` of an array of pointers. */
+void *sp_array_pointer(const struct sp_array *array, size_t index);
+/** Sorts as qsort(3) does. sp_compare() serves where items have a number to go by. */
+void sp_array_sort(struct sp_array *array, int (*compare)(const void *, const void *));
+/** The item of a sorted array that `compare` finds equal to `key`, or NULL, as bsearch(3) does. */
+void *sp_array_search(const struct sp_array *array, const void *key,
+                      int (*compare)(const void *key, const void *item));
+/** -1, 0 or 1. */
+static inline int sp_compare(uint64_t a, uint64_t b)
+{
+	return (a > b) - (a < b);
+}
 /** Forgets all items, keeps the memory. */
 void sp_array_clear(struct sp_array *array);
 /** Frees the memory; the array is empty and usable again. */

@@ -81,6 +81,16 @@ int sp_pwrite_full(int fd, const void *buffer, size_t size, off_t offset)
 	return 0;
 }
 
+int sp_reopen(int fd, int flags, struct sp_error *err)
+{
+	char path[64];
+	int opened;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	opened = open(path, flags | O_CLOEXEC);
+	return opened < 0 ? sp_fail_errno(err, errno, "cannot open it once more") : opened;
+}
+
 int sp_read_file(int dirfd, const char *path, char **text, size_t *size, struct sp_error *err)
 {
 	sp_cleanup_close int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC);

@@ -20,6 +20,13 @@ int sp_write_full(int fd, const void *buffer, size_t size);
 int sp_pwrite_full(int fd, const void *buffer, size_t size, off_t offset);
 
 /**
+ * Opens what one of our own descriptors refers to once more (/proc/self/fd), as an open file of its
+ * own: whatever has lost its name, or never had one, and whatever the access mode of `fd`, O_PATH
+ * too. Returns the descriptor, close-on-exec, or a negative errno.
+ */
+int sp_reopen(int fd, int flags, struct sp_error *err);
+
+/**
  * Reads a whole file (a /proc file too, whose size is not known before) into a buffer of the
  * caller's that ends with a NUL byte. `*text` is the caller's to free; `*size`, which may be NULL,
  * does not count the NUL.

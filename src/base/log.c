@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define PROGRESS_AFTER_NS 1000000000ULL
-#define PROGRESS_EVERY_NS 100000000ULL
+#define PROGRESS_AFTER_NS SP_NS_PER_S
+#define PROGRESS_EVERY_NS (SP_NS_PER_S / 10)
 
 void sp_log_init(struct sp_log *log, bool verbose, bool quiet)
 {
@@ -26,13 +26,13 @@ static void tell_warnings(struct sp_log *log)
 {
 	for (size_t i = 0; i < log->warnings.count; i++)
 		fprintf(stderr, "sealpoint: warning: %s\n",
-		        *(char **)sp_array_at(&log->warnings, i));
+		        (const char *)sp_array_pointer(&log->warnings, i));
 }
 
 static void forget_warnings(struct sp_log *log)
 {
 	for (size_t i = 0; i < log->warnings.count; i++)
-		free(*(char **)sp_array_at(&log->warnings, i));
+		free(sp_array_pointer(&log->warnings, i));
 	sp_array_release(&log->warnings);
 }
 

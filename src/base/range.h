@@ -35,6 +35,23 @@ static inline bool sp_range_overlaps(struct sp_range a, struct sp_range b)
 	return a.start < b.end && b.start < a.end;
 }
 
+/** Compares ranges by where they start, for sp_array_sort(). */
+static inline int sp_range_compare(const void *left, const void *right)
+{
+	const struct sp_range *a = left, *b = right;
+
+	return (a->start > b->start) - (a->start < b->start);
+}
+
+/** Finds the item that contains an address, for sp_array_search() among items that begin with a range. */
+static inline int sp_range_locate(const void *address, const void *item)
+{
+	const struct sp_range *range = item;
+	uint64_t at = *(const uint64_t *)address;
+
+	return (at >= range->end) - (at < range->start);
+}
+
 static inline uint64_t sp_page_down(uint64_t address)
 {
 	return address & ~(SP_PAGE_SIZE - 1);

@@ -46,7 +46,7 @@ static void block_signals(sigset_t *waited_for)
 
 	sigemptyset(waited_for);
 	sigaddset(waited_for, SIGCHLD);
-	for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
+	for (size_t i = 0; i < SP_COUNT_OF(passed_on); i++)
 		if (!is_ignored(passed_on[i]))
 			sigaddset(waited_for, passed_on[i]);
 	blocked = *waited_for;

@@ -68,7 +68,7 @@ static const struct {
 
 const char *sp_mapping_flag(uint32_t flags, size_t *next)
 {
-	while (*next < sizeof(mapping_flags) / sizeof(mapping_flags[0])) {
+	while (*next < SP_COUNT_OF(mapping_flags)) {
 		size_t index = (*next)++;
 
 		if (flags & mapping_flags[index].flag)

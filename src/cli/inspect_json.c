@@ -54,7 +54,7 @@ static json_t *thread_list(const struct sp_inspection *inspection)
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < threads->count; i++) {
-		const Sealpoint__Thread *thread = *(Sealpoint__Thread **)sp_array_at(threads, i);
+		const Sealpoint__Thread *thread = sp_array_pointer(threads, i);
 
 		json_array_append_new(
 		        list, json_pack("{s:I, s:I, s:o, s:o, s:I, s:o}", "pid",
@@ -110,7 +110,7 @@ static json_t *open_file_list(const struct sp_inspection *inspection)
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < files->count; i++) {
-		const Sealpoint__OpenFile *file = *(Sealpoint__OpenFile **)sp_array_at(files, i);
+		const Sealpoint__OpenFile *file = sp_array_pointer(files, i);
 
 		json_array_append_new(
 		        list, json_pack("{s:I, s:o, s:o, s:I, s:b, s:o}", "id",
@@ -128,8 +128,7 @@ static json_t *descriptor_list(const struct sp_inspection *inspection)
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < descriptors->count; i++) {
-		const Sealpoint__Descriptor *descriptor =
-		        *(Sealpoint__Descriptor **)sp_array_at(descriptors, i);
+		const Sealpoint__Descriptor *descriptor = sp_array_pointer(descriptors, i);
 
 		json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:b}", "pid",
 		                                      (json_int_t)descriptor->pid, "number",

@@ -6,6 +6,7 @@
 #include "cli/inspect.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -77,7 +78,7 @@ static void print_field(const char *name, const char *value)
 
 static void print_saved(const Sealpoint__Manifest *manifest)
 {
-	time_t seconds = (time_t)(manifest->created_unix_ns / 1000000000);
+	time_t seconds = (time_t)(manifest->created_unix_ns / SP_NS_PER_S);
 	char when[64];
 	struct tm local;
 	sp_cleanup_free char *text = NULL;
@@ -149,7 +150,7 @@ static void print_threads(const struct sp_inspection *inspection)
 	heading("THREADS  %zu", threads->count);
 	printf("  %7s  %-16s %s\n", "TID", "NAME", "BLOCKED SIGNALS");
 	for (size_t i = 0; i < threads->count; i++) {
-		const Sealpoint__Thread *thread = *(Sealpoint__Thread **)sp_array_at(threads, i);
+		const Sealpoint__Thread *thread = sp_array_pointer(threads, i);
 
 		printf("  %7u  ", thread->tid);
 		print_plain(thread->comm, strlen(thread->comm));
@@ -167,7 +168,7 @@ static const enum sp_page_state columns[] = {SP_PAGE_DATA, SP_PAGE_ZERO, SP_PAGE
                                              SP_PAGE_GUARD};
 static const char *const column_titles[] = {"DATA", "ZERO", "FILE", "HOLE", "GUARD"};
 
-#define COLUMN_COUNT (sizeof(columns) / sizeof(columns[0]))
+#define COLUMN_COUNT SP_COUNT_OF(columns)
 
 /* "4K", "12.5M", "1.2G": as short as a table wants it. */
 static struct sp_text short_size(uint64_t bytes)
@@ -328,12 +329,10 @@ static void print_mappings(const struct sp_inspection *inspection)
 static const Sealpoint__Descriptor *duplicated_from(const struct sp_array *descriptors,
                                                     size_t index)
 {
-	const Sealpoint__Descriptor *descriptor =
-	        *(Sealpoint__Descriptor **)sp_array_at(descriptors, index);
+	const Sealpoint__Descriptor *descriptor = sp_array_pointer(descriptors, index);
 
 	for (size_t i = 0; i < index; i++) {
-		const Sealpoint__Descriptor *earlier =
-		        *(Sealpoint__Descriptor **)sp_array_at(descriptors, i);
+		const Sealpoint__Descriptor *earlier = sp_array_pointer(descriptors, i);
 
 		if (earlier->file == descriptor->file && earlier->pid == descriptor->pid)
 			return earlier;
@@ -344,8 +343,7 @@ static const Sealpoint__Descriptor *duplicated_from(const struct sp_array *descr
 static void print_descriptor(const struct sp_inspection *inspection, size_t index)
 {
 	const struct sp_array *descriptors = &inspection->checkpoint->descriptors;
-	const Sealpoint__Descriptor *descriptor =
-	        *(Sealpoint__Descriptor **)sp_array_at(descriptors, index);
+	const Sealpoint__Descriptor *descriptor = sp_array_pointer(descriptors, index);
 	const Sealpoint__Descriptor *original = duplicated_from(descriptors, index);
 	const Sealpoint__OpenFile *file =
 	        sp_checkpoint_file(inspection->checkpoint, descriptor->file);
@@ -405,7 +403,7 @@ static bool has_facet(const Sealpoint__Thread *thread, const Sealpoint__Facet *w
 static bool all_have_facet(const struct sp_array *threads, const Sealpoint__Facet *facet)
 {
 	for (size_t i = 0; i < threads->count; i++)
-		if (!has_facet(*(Sealpoint__Thread **)sp_array_at(threads, i), facet))
+		if (!has_facet(sp_array_pointer(threads, i), facet))
 			return false;
 	return true;
 }
@@ -416,7 +414,7 @@ static bool all_have_facet(const struct sp_array *threads, const Sealpoint__Face
 static void print_thread_facet(const struct sp_array *threads, size_t index,
                                const Sealpoint__Facet *facet)
 {
-	const Sealpoint__Thread *thread = *(Sealpoint__Thread **)sp_array_at(threads, index);
+	const Sealpoint__Thread *thread = sp_array_pointer(threads, index);
 	char tid[16];
 
 	if (!strcmp(sp_describe_facet(facet).text, thread->comm))
@@ -431,7 +429,7 @@ static void print_thread_facet(const struct sp_array *threads, size_t index,
 static void print_thread_state(const struct sp_array *threads)
 {
 	for (size_t i = 0; i < threads->count; i++) {
-		const Sealpoint__Thread *thread = *(Sealpoint__Thread **)sp_array_at(threads, i);
+		const Sealpoint__Thread *thread = sp_array_pointer(threads, i);
 
 		for (size_t j = 0; j < thread->n_facets; j++)
 			print_thread_facet(threads, i, thread->facets[j]);

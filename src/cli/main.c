@@ -14,7 +14,7 @@ static const struct sp_command *const commands[] = {
         &sp_command_verify, &sp_command_check,   &sp_command_core,
 };
 
-#define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
+#define COMMAND_COUNT SP_COUNT_OF(commands)
 
 static const char introduction[] =
         "sealpoint saves a running program to a directory and brings it back: here, on another\n"

@@ -47,7 +47,7 @@ static void parser_init(struct parser *parser, const struct sp_command *command)
 	*parser = (struct parser){.long_options = SP_ARRAY_OF(struct option), .letters = ":"};
 	for (const struct sp_option *option = command->options; option->name; option++)
 		parser_add(parser, &used, option);
-	for (size_t i = 0; i < sizeof(common_options) / sizeof(common_options[0]); i++)
+	for (size_t i = 0; i < SP_COUNT_OF(common_options); i++)
 		parser_add(parser, &used, &common_options[i]);
 	sp_array_push(&parser->long_options);
 }

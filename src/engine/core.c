@@ -185,7 +185,7 @@ static int plan_segments(struct core *core, struct sp_error *err)
 	        sp_alloc_zeroed(core->checkpoint->files.count + 1, sizeof(*asked));
 
 	for (size_t i = 0; i < vmas->count; i++) {
-		const Sealpoint__Vma *vma = *(Sealpoint__Vma **)sp_array_at(vmas, i);
+		const Sealpoint__Vma *vma = sp_array_pointer(vmas, i);
 		int rc;
 
 		if (vma->pid != core->process->pid || vma->kind == SP_VMA_VSYSCALL)

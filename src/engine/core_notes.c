@@ -120,7 +120,7 @@ static void add_mapped_files(struct sp_array *notes, const struct sp_checkpoint 
 	sp_array_append(&numbers, &count);
 	sp_array_append(&numbers, &(uint64_t){SP_PAGE_SIZE});
 	for (size_t i = 0; i < checkpoint->vmas.count; i++) {
-		const Sealpoint__Vma *vma = *(Sealpoint__Vma **)sp_array_at(&checkpoint->vmas, i);
+		const Sealpoint__Vma *vma = sp_array_pointer(&checkpoint->vmas, i);
 
 		if (!maps_named_file(vma, process))
 			continue;
@@ -132,7 +132,7 @@ static void add_mapped_files(struct sp_array *notes, const struct sp_checkpoint 
 	memcpy(numbers.items, &count, sizeof(count));
 	append(&content, numbers.items, numbers.count * sizeof(uint64_t));
 	for (size_t i = 0; i < checkpoint->vmas.count; i++) {
-		const Sealpoint__Vma *vma = *(Sealpoint__Vma **)sp_array_at(&checkpoint->vmas, i);
+		const Sealpoint__Vma *vma = sp_array_pointer(&checkpoint->vmas, i);
 
 		if (maps_named_file(vma, process))
 			append(&content, vma->path, strlen(vma->path) + 1);
@@ -172,8 +172,7 @@ int sp_core_notes(const struct sp_checkpoint *checkpoint, const Sealpoint__Proce
 	bool leader = true;
 
 	for (size_t i = 0; i < checkpoint->threads.count; i++) {
-		const Sealpoint__Thread *thread =
-		        *(Sealpoint__Thread **)sp_array_at(&checkpoint->threads, i);
+		const Sealpoint__Thread *thread = sp_array_pointer(&checkpoint->threads, i);
 		int rc;
 
 		if (thread->pid != process->pid)

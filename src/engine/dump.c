@@ -319,7 +319,7 @@ static uint64_t lap(uint64_t *since_ns)
 
 static int freeze(struct dump *dump, struct sp_error *err)
 {
-	uint64_t deadline = sp_now_ns() + dump->options->timeout_s * 1000000000ULL;
+	uint64_t deadline = sp_now_ns() + dump->options->timeout_s * SP_NS_PER_S;
 	int rc = sp_process_seize(&dump->process, dump->options->pid, deadline, err);
 
 	if (rc)

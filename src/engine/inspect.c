@@ -13,7 +13,7 @@ int sp_summarize_mappings(struct sp_checkpoint *checkpoint, const Sealpoint__Pro
                           struct sp_array *summaries, struct sp_error *err)
 {
 	for (size_t i = 0; i < checkpoint->vmas.count; i++) {
-		const Sealpoint__Vma *vma = *(Sealpoint__Vma **)sp_array_at(&checkpoint->vmas, i);
+		const Sealpoint__Vma *vma = sp_array_pointer(&checkpoint->vmas, i);
 		struct sp_range range = {vma->start, vma->end};
 		struct sp_mapping_summary *summary;
 		int rc;

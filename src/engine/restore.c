@@ -39,7 +39,7 @@ struct restore {
 
 static const Sealpoint__Thread *thread_record(const struct restore *restore, size_t index)
 {
-	return *(Sealpoint__Thread **)sp_array_at(&restore->checkpoint->threads, index);
+	return sp_array_pointer(&restore->checkpoint->threads, index);
 }
 
 static int rebuild_facet(struct restore *restore, const struct sp_facet *facet,

@@ -88,8 +88,7 @@ static int check_pid_free(pid_t pid, uint32_t tid, struct sp_error *err)
 static int check_pids(const struct sp_checkpoint *checkpoint, struct sp_error *err)
 {
 	for (size_t i = 0; i < checkpoint->threads.count; i++) {
-		const Sealpoint__Thread *thread =
-		        *(Sealpoint__Thread **)sp_array_at(&checkpoint->threads, i);
+		const Sealpoint__Thread *thread = sp_array_pointer(&checkpoint->threads, i);
 		int rc = check_pid_free((pid_t)thread->pid, thread->tid, err);
 
 		if (rc)
@@ -123,15 +122,13 @@ static int check_all_facets(const struct sp_checkpoint *checkpoint, struct sp_er
 	int rc = 0;
 
 	for (size_t i = 0; i < checkpoint->processes.count && !rc; i++) {
-		const Sealpoint__Process *process =
-		        *(Sealpoint__Process **)sp_array_at(&checkpoint->processes, i);
+		const Sealpoint__Process *process = sp_array_pointer(&checkpoint->processes, i);
 
 		rc = check_facets(checkpoint, process->facets, process->n_facets, process->pid,
 		                  err);
 	}
 	for (size_t i = 0; i < checkpoint->threads.count && !rc; i++) {
-		const Sealpoint__Thread *thread =
-		        *(Sealpoint__Thread **)sp_array_at(&checkpoint->threads, i);
+		const Sealpoint__Thread *thread = sp_array_pointer(&checkpoint->threads, i);
 
 		rc = check_facets(checkpoint, thread->facets, thread->n_facets, thread->tid, err);
 	}

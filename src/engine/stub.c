@@ -15,7 +15,7 @@
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
-#define FREE_ID_NS 2000000000ULL
+#define FREE_ID_NS (2 * SP_NS_PER_S)
 #define FREE_ID_PAUSE_NS 500000
 
 /*

@@ -37,16 +37,11 @@ struct checker {
 	struct sp_error *err;
 };
 
-static void *message_at(const struct sp_array *messages, size_t index)
-{
-	return *(void **)sp_array_at(messages, index);
-}
-
 static int compare_processes(const void *left, const void *right)
 {
 	const struct seen_process *a = left, *b = right;
 
-	return a->process->pid < b->process->pid ? -1 : a->process->pid > b->process->pid;
+	return sp_compare(a->process->pid, b->process->pid);
 }
 
 static struct seen_process *find_process(struct checker *checker, uint32_t pid)
@@ -57,8 +52,7 @@ static struct seen_process *find_process(struct checker *checker, uint32_t pid)
 
 	if (last->process->pid == pid)
 		return last;
-	last = bsearch(&key, checker->processes.items, checker->processes.count,
-	               sizeof(struct seen_process), compare_processes);
+	last = sp_array_search(&checker->processes, &key, compare_processes);
 	if (last)
 		checker->last = (size_t)(last - (struct seen_process *)checker->processes.items);
 	return last;
@@ -93,7 +87,7 @@ static int check_open_files(struct checker *checker)
 	const struct sp_array *files = &checker->checkpoint->files;
 
 	for (size_t i = 0; i < files->count; i++) {
-		const Sealpoint__OpenFile *file = message_at(files, i);
+		const Sealpoint__OpenFile *file = sp_array_pointer(files, i);
 
 		if (file->id != i + 1)
 			return sp_fail(checker->err, EBADMSG,
@@ -136,17 +130,13 @@ static int compare_pairs(const void *left, const void *right)
 {
 	const struct pair *a = left, *b = right;
 
-	if (a->owner != b->owner)
-		return a->owner < b->owner ? -1 : 1;
-	return a->number < b->number ? -1 : a->number > b->number;
+	return sp_compare(a->owner, b->owner) ?: sp_compare(a->number, b->number);
 }
 
 /* Sorts; returns one that is there twice, or NULL. */
 static const struct pair *find_twice(struct sp_array *pairs)
 {
-	if (pairs->count < 2)
-		return NULL;
-	qsort(pairs->items, pairs->count, sizeof(struct pair), compare_pairs);
+	sp_array_sort(pairs, compare_pairs);
 	for (size_t i = 1; i < pairs->count; i++) {
 		const struct pair *pair = sp_array_at(pairs, i);
 
@@ -163,7 +153,7 @@ static int check_descriptors(struct checker *checker)
 	const struct pair *twice;
 
 	for (size_t i = 0; i < descriptors->count; i++) {
-		const Sealpoint__Descriptor *descriptor = message_at(descriptors, i);
+		const Sealpoint__Descriptor *descriptor = sp_array_pointer(descriptors, i);
 		struct pair pair = {descriptor->pid, descriptor->number};
 		int rc = check_descriptor(checker, descriptor);
 
@@ -202,18 +192,18 @@ static int check_process(struct checker *checker, const Sealpoint__Process *proc
 static int check_parentage(struct checker *checker)
 {
 	const struct sp_array *processes = &checker->checkpoint->processes;
-	const Sealpoint__Process *root = message_at(processes, 0);
+	const Sealpoint__Process *root = sp_array_pointer(processes, 0);
 
 	if (root->pid != checker->checkpoint->manifest->root_pid)
 		return sp_fail(checker->err, EBADMSG,
 		               "the first process is %" PRIu32 " and not the root %" PRIu32,
 		               root->pid, checker->checkpoint->manifest->root_pid);
 	for (size_t i = 1; i < processes->count; i++) {
-		const Sealpoint__Process *process = message_at(processes, i);
+		const Sealpoint__Process *process = sp_array_pointer(processes, i);
 		size_t parent = 0;
 
 		while (parent < i &&
-		       ((const Sealpoint__Process *)message_at(processes, parent))->pid !=
+		       ((const Sealpoint__Process *)sp_array_pointer(processes, parent))->pid !=
 		               process->ppid)
 			parent++;
 		if (parent == i)
@@ -232,7 +222,7 @@ static int check_processes(struct checker *checker)
 	if (processes->count == 0)
 		return sp_fail(checker->err, EBADMSG, "there is no process in it");
 	for (size_t i = 0; i < processes->count; i++) {
-		struct seen_process seen = {.process = message_at(processes, i)};
+		struct seen_process seen = {.process = sp_array_pointer(processes, i)};
 		struct pair object = {0, seen.process->memory_object};
 		int rc = check_process(checker, seen.process);
 
@@ -241,8 +231,7 @@ static int check_processes(struct checker *checker)
 		sp_array_append(&checker->processes, &seen);
 		sp_array_append(&objects, &object);
 	}
-	qsort(checker->processes.items, checker->processes.count, sizeof(struct seen_process),
-	      compare_processes);
+	sp_array_sort(&checker->processes, compare_processes);
 	for (size_t i = 1; i < processes->count; i++) {
 		const struct seen_process *seen = sp_array_at(&checker->processes, i);
 
@@ -292,7 +281,7 @@ static int check_threads(struct checker *checker)
 	const struct pair *twice;
 
 	for (size_t i = 0; i < threads->count; i++) {
-		const Sealpoint__Thread *thread = message_at(threads, i);
+		const Sealpoint__Thread *thread = sp_array_pointer(threads, i);
 		struct pair tid = {0, thread->tid};
 		int rc = check_thread(checker, thread);
 
@@ -419,7 +408,7 @@ static int check_vmas(struct checker *checker)
 	const struct sp_array *vmas = &checker->checkpoint->vmas;
 
 	for (size_t i = 0; i < vmas->count; i++) {
-		int rc = check_vma(checker, message_at(vmas, i));
+		int rc = check_vma(checker, sp_array_pointer(vmas, i));
 
 		if (rc < 0)
 			return rc;

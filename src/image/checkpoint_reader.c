@@ -31,8 +31,7 @@ struct sp_checkpoint *sp_checkpoint_new(void)
 static void release_messages(struct sp_array *messages)
 {
 	for (size_t i = 0; i < messages->count; i++)
-		protobuf_c_message_free_unpacked(*(ProtobufCMessage **)sp_array_at(messages, i),
-		                                 NULL);
+		protobuf_c_message_free_unpacked(sp_array_pointer(messages, i), NULL);
 	sp_array_release(messages);
 }
 
@@ -192,7 +191,7 @@ static int open_chain(struct sp_checkpoint *youngest, struct sp_error *err)
 		rc = open_parent(youngest, level, err);
 	}
 	for (size_t i = chain.count; rc == 0 && i-- > 0;)
-		rc = open_contents(*(struct sp_checkpoint **)sp_array_at(&chain, i), err);
+		rc = open_contents(sp_array_pointer(&chain, i), err);
 	return rc;
 }
 
@@ -229,10 +228,10 @@ const Sealpoint__OpenFile *sp_checkpoint_file(const struct sp_checkpoint *checkp
 {
 	if (id == 0 || id > checkpoint->files.count)
 		return NULL;
-	return *(Sealpoint__OpenFile **)sp_array_at(&checkpoint->files, id - 1);
+	return sp_array_pointer(&checkpoint->files, id - 1);
 }
 
 const Sealpoint__Process *sp_checkpoint_root(const struct sp_checkpoint *checkpoint)
 {
-	return *(Sealpoint__Process **)sp_array_at(&checkpoint->processes, 0);
+	return sp_array_pointer(&checkpoint->processes, 0);
 }

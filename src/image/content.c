@@ -55,18 +55,6 @@ static void release_content(void *context)
 	free(source);
 }
 
-static int reopen(int fd, struct sp_error *err)
-{
-	char path[64];
-	int own;
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	own = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (own < 0)
-		return sp_fail_errno(err, errno, "cannot open a file to read its contents");
-	return own;
-}
-
 static int add_extent(struct sp_page_writer *writer, uint32_t object, uint64_t start, uint64_t end,
                       enum sp_page_state state, uint32_t source, struct sp_error *err)
 {
@@ -118,7 +106,7 @@ int sp_content_save(struct sp_page_writer *writer, int fd, uint64_t size, uint32
 	*object = sp_page_writer_new_object(writer);
 	if (size == 0)
 		return 0;
-	own = reopen(fd, err);
+	own = sp_reopen(fd, O_RDONLY | O_NONBLOCK, err);
 	if (own < 0)
 		return own;
 	source = sp_alloc(sizeof(*source));

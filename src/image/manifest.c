@@ -7,6 +7,7 @@
 #include "arch/arch.h"
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -17,7 +18,6 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -33,7 +33,7 @@ static const struct {
         {SP_IMAGE_PAGE_INDEX, true},
         {SP_IMAGE_PAGES, false},
 };
-#define IMAGE_FILES (sizeof(image_files) / sizeof(image_files[0]))
+#define IMAGE_FILES SP_COUNT_OF(image_files)
 
 int sp_file_checksum(int dirfd, const char *name, uint64_t *checksum, struct sp_error *err)
 {
@@ -72,14 +72,6 @@ static int describe_file(int dirfd, size_t number, Sealpoint__ImageFile *file, s
 	if (!image_files[number].has_checksum)
 		return 0;
 	return sp_file_checksum(dirfd, name, &file->checksum, err);
-}
-
-static uint64_t unix_time_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
 }
 
 static int write_message(int dirfd, const Sealpoint__Manifest *manifest, struct sp_error *err)
@@ -141,7 +133,7 @@ int sp_manifest_write(int dirfd, const Sealpoint__Manifest *given, struct sp_err
 	manifest.version_minor = SP_IMAGE_VERSION_MINOR;
 	manifest.tool_version = (char *)SP_VERSION;
 	manifest.id = (ProtobufCBinaryData){sizeof(id), id};
-	manifest.created_unix_ns = unix_time_ns();
+	manifest.created_unix_ns = sp_clock_ns(CLOCK_REALTIME);
 	manifest.hostname = host.nodename;
 	manifest.kernel = host.release;
 	manifest.arch = (char *)sp_arch_name();

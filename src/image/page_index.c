@@ -30,9 +30,7 @@ static int compare_runs(const void *left, const void *right)
 {
 	const struct sp_index_run *a = left, *b = right;
 
-	if (a->object != b->object)
-		return a->object < b->object ? -1 : 1;
-	return a->page < b->page ? -1 : a->page > b->page;
+	return sp_compare(a->object, b->object) ?: sp_compare(a->page, b->page);
 }
 
 static void append_run(struct sp_page_index *index, const struct sp_index_run *run)
@@ -178,13 +176,6 @@ static int check_runs(const struct sp_page_index *index, struct sp_error *err)
 	return 0;
 }
 
-static int compare_extents(const void *left, const void *right)
-{
-	const struct sp_range *a = left, *b = right;
-
-	return a->start < b->start ? -1 : a->start > b->start;
-}
-
 /* Every byte of pages.img belongs to exactly one frame, and so to a checksum. */
 static int check_frames(const struct sp_page_index *index, struct sp_error *err)
 {
@@ -197,8 +188,7 @@ static int check_frames(const struct sp_page_index *index, struct sp_error *err)
 
 		sp_array_append(&extents, &extent);
 	}
-	if (extents.count > 0)
-		qsort(extents.items, extents.count, sizeof(struct sp_range), compare_extents);
+	sp_array_sort(&extents, sp_range_compare);
 	for (size_t i = 0; i < extents.count; i++) {
 		const struct sp_range *extent = sp_array_at(&extents, i);
 
@@ -222,8 +212,7 @@ int sp_page_index_complete(struct sp_page_index *index, struct sp_error *err)
 	int rc;
 
 	if (!index->sorted)
-		qsort(index->runs.items, index->runs.count, sizeof(struct sp_index_run),
-		      compare_runs);
+		sp_array_sort(&index->runs, compare_runs);
 	index->sorted = true;
 	rc = check_runs(index, err);
 	return rc < 0 ? rc : check_frames(index, err);

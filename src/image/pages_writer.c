@@ -269,7 +269,7 @@ int sp_page_writer_add(struct sp_page_writer *writer, uint32_t object, struct sp
 		return rc;
 	*(uint64_t *)sp_array_at(&writer->objects, object - 1) = range.end;
 	if (state == SP_PAGE_DATA)
-		piece.source = *(struct sp_page_source **)sp_array_at(&writer->sources, source - 1);
+		piece.source = sp_array_pointer(&writer->sources, source - 1);
 	while (piece.pages > 0) {
 		uint64_t taken;
 
@@ -301,8 +301,7 @@ int sp_page_writer_drain(struct sp_page_writer *writer, struct sp_error *err)
 static void release_sources(struct sp_page_writer *writer)
 {
 	for (size_t i = 0; i < writer->sources.count; i++) {
-		struct sp_page_source *source =
-		        *(struct sp_page_source **)sp_array_at(&writer->sources, i);
+		struct sp_page_source *source = sp_array_pointer(&writer->sources, i);
 
 		if (source->release)
 			source->release(source->context);
@@ -319,7 +318,7 @@ static void writer_free(struct sp_page_writer *writer)
 		sp_frame_encoder_release(&writer->encoders[i]);
 	free(writer->encoders);
 	for (size_t i = 0; i < writer->buffers.count; i++)
-		free(*(uint8_t **)sp_array_at(&writer->buffers, i));
+		free(sp_array_pointer(&writer->buffers, i));
 	sp_array_release(&writer->buffers);
 	sp_record_writer_abandon(&writer->index);
 	sp_close_scope(&writer->fd);

@@ -52,7 +52,7 @@ static int read_capabilities(const char *status, Sealpoint__Credentials *message
 	        {"CapAmb", &message->ambient},
 	};
 
-	for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
+	for (size_t i = 0; i < SP_COUNT_OF(sets); i++) {
 		int rc = sp_status_number(status, sets[i].name, 16, sets[i].set, err);
 
 		if (rc < 0)

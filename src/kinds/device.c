@@ -24,7 +24,7 @@ static const char *const usual_paths[] = {
 
 static const char *usual_path(unsigned device_minor)
 {
-	if (device_minor >= sizeof(usual_paths) / sizeof(usual_paths[0]))
+	if (device_minor >= SP_COUNT_OF(usual_paths))
 		return NULL;
 	return usual_paths[device_minor];
 }

@@ -115,7 +115,7 @@ static int compare_numbers(const void *a, const void *b)
 {
 	const struct item *one = a, *other = b;
 
-	return (one->number > other->number) - (one->number < other->number);
+	return sp_compare((uint64_t)one->number, (uint64_t)other->number);
 }
 
 /*
@@ -146,8 +146,7 @@ static int epoll_save(struct sp_file_saver *saver, const struct sp_open_file *fi
 
 	if (read_items(file->fdinfo, &items, err) < 0)
 		return -err->code;
-	if (items.count)
-		qsort(items.items, items.count, items.item_size, compare_numbers);
+	sp_array_sort(&items, compare_numbers);
 	if (check_numbers(&items, err) < 0)
 		return -err->code;
 	saved = sp_alloc_zeroed(items.count + 1, sizeof(*saved));

@@ -26,29 +26,23 @@ static size_t file_count(const struct sp_file_builder *builder)
 
 static const Sealpoint__OpenFile *file_at(const struct sp_file_builder *builder, size_t index)
 {
-	return *(Sealpoint__OpenFile *const *)sp_array_at(&builder->checkpoint->files, index);
+	return sp_array_pointer(&builder->checkpoint->files, index);
 }
 
 static const Sealpoint__Descriptor *descriptor_at(const struct sp_file_builder *builder,
                                                   size_t index)
 {
-	return *(const Sealpoint__Descriptor *const *)sp_array_at(&builder->descriptors, index);
+	return sp_array_pointer(&builder->descriptors, index);
 }
 
 /* --- what the checkpoint wants --- */
-
-static int compare_numbers(uint32_t a, uint32_t b)
-{
-	return (a > b) - (a < b);
-}
 
 static int compare_descriptors(const void *a, const void *b)
 {
 	const Sealpoint__Descriptor *one = *(const Sealpoint__Descriptor *const *)a;
 	const Sealpoint__Descriptor *other = *(const Sealpoint__Descriptor *const *)b;
-	int order = compare_numbers(one->pid, other->pid);
 
-	return order ? order : compare_numbers(one->number, other->number);
+	return sp_compare(one->pid, other->pid) ?: sp_compare(one->number, other->number);
 }
 
 static int list_descriptors(struct sp_file_builder *builder, struct sp_error *err)
@@ -56,8 +50,7 @@ static int list_descriptors(struct sp_file_builder *builder, struct sp_error *er
 	const struct sp_array *all = &builder->checkpoint->descriptors;
 
 	for (size_t i = 0; i < all->count; i++) {
-		const Sealpoint__Descriptor *descriptor =
-		        *(Sealpoint__Descriptor *const *)sp_array_at(all, i);
+		const Sealpoint__Descriptor *descriptor = sp_array_pointer(all, i);
 
 		if (descriptor->number >= INT_MAX ||
 		    !sp_checkpoint_file(builder->checkpoint, descriptor->file))
@@ -68,8 +61,7 @@ static int list_descriptors(struct sp_file_builder *builder, struct sp_error *er
 		sp_array_append(&builder->descriptors, &descriptor);
 		sp_parking_reserve(&builder->parking, descriptor->number, descriptor->file);
 	}
-	qsort(builder->descriptors.items, all->count, builder->descriptors.item_size,
-	      compare_descriptors);
+	sp_array_sort(&builder->descriptors, compare_descriptors);
 	sp_parking_plan(&builder->parking, (uint32_t)file_count(builder));
 	for (size_t i = 1; i < all->count; i++)
 		if (!compare_descriptors(sp_array_at(&builder->descriptors, i - 1),
@@ -109,14 +101,14 @@ int sp_file_builder_init(struct sp_file_builder *builder, const struct sp_checkp
 void sp_file_builder_complete(struct sp_file_builder *builder)
 {
 	for (size_t i = 0; i < builder->undo.count; i++)
-		free(*(char **)sp_array_at(&builder->undo, i));
+		free(sp_array_pointer(&builder->undo, i));
 	sp_array_clear(&builder->undo);
 }
 
 void sp_file_builder_release(struct sp_file_builder *builder)
 {
 	for (size_t i = builder->undo.count; i > 0; i--)
-		unlink(*(char **)sp_array_at(&builder->undo, i - 1));
+		unlink(sp_array_pointer(&builder->undo, i - 1));
 	sp_file_builder_complete(builder);
 	for (size_t id = 1; builder->fds && id <= file_count(builder); id++)
 		if (builder->fds[id] >= 0)
@@ -189,14 +181,6 @@ int sp_files_check(struct sp_file_builder *builder, struct sp_error *err)
 }
 
 /* --- opening --- */
-
-int sp_file_reopen(int fd, int flags, struct sp_error *err)
-{
-	sp_cleanup_free char *path = sp_format("/proc/self/fd/%d", fd);
-	int opened = open(path, flags | O_CLOEXEC);
-
-	return opened < 0 ? sp_fail_errno(err, errno, "cannot open it once more") : opened;
-}
 
 static int set_status_flags(int fd, int flags, struct sp_error *err)
 {

@@ -36,11 +36,5 @@ int sp_files_settle(struct sp_file_builder *builder, struct sp_remote *remote, p
 
 /** `path` was made by this restore: it is unlinked if the restore fails. */
 void sp_file_builder_made(struct sp_file_builder *builder, const char *path);
-/**
- * Opens what sealpoint's descriptor `fd` refers to once more, as an open file of its own: whatever
- * has lost its name, or never had one. Returns the descriptor, or a negative errno with the error
- * filled in.
- */
-int sp_file_reopen(int fd, int flags, struct sp_error *err);
 
 #endif

@@ -24,7 +24,7 @@ static const struct lock_name {
 
 static const struct lock_name *find_name(const char *name)
 {
-	for (size_t i = 0; i < sizeof(lock_names) / sizeof(lock_names[0]); i++)
+	for (size_t i = 0; i < SP_COUNT_OF(lock_names); i++)
 		if (!strcmp(lock_names[i].name, name))
 			return &lock_names[i];
 	return NULL;

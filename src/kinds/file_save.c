@@ -11,32 +11,14 @@
 #include <errno.h>
 #include <fcntl.h>
 
-/* --- contents --- */
-
-/* The descriptor may be write-only or O_PATH; the inode can be read all the same. */
-static int open_for_reading(const struct sp_open_file *file, struct sp_error *err)
-{
-	sp_cleanup_free char *path = sp_format("/proc/self/fd/%d", file->fd);
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-	return fd < 0 ? sp_fail_errno(err, errno, "cannot open it for reading") : fd;
-}
-
 int sp_file_save_contents(struct sp_file_saver *saver, const struct sp_open_file *file,
                           uint32_t *object, struct sp_error *err)
 {
-	sp_cleanup_close int fd = -1;
-
 	*object = 0;
 	if (file->stat.st_size == 0 || sp_file_table_same_inode(saver->table, file, NULL) != file)
 		return 0;
-	fd = open_for_reading(file, err);
-	if (fd < 0)
-		return fd;
-	return sp_content_save(saver->pages, fd, (uint64_t)file->stat.st_size, object, err);
+	return sp_content_save(saver->pages, file->fd, (uint64_t)file->stat.st_size, object, err);
 }
-
-/* --- records --- */
 
 /* Fills in the record's locks; `messages` and `pointers` keep them. */
 static void record_locks(const struct sp_file_table *table, Sealpoint__OpenFile *record,

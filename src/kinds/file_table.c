@@ -120,16 +120,9 @@ static int look_at_all(struct sp_array *seen, pid_t pid, struct sp_error *err)
 
 /* --- finding duplicates --- */
 
-static int compare_numbers(uint64_t a, uint64_t b)
-{
-	return (a > b) - (a < b);
-}
-
 static int compare_inodes(const struct stat *a, const struct stat *b)
 {
-	int order = compare_numbers(a->st_dev, b->st_dev);
-
-	return order ? order : compare_numbers(a->st_ino, b->st_ino);
+	return sp_compare(a->st_dev, b->st_dev) ?: sp_compare(a->st_ino, b->st_ino);
 }
 
 /*
@@ -144,7 +137,7 @@ static int compare_open_files(const struct seen *a, const struct seen *b, int *f
 	if (order || a == b)
 		return order;
 	if (a->info.flags != b->info.flags)
-		return compare_numbers((unsigned)a->info.flags, (unsigned)b->info.flags);
+		return sp_compare((unsigned)a->info.flags, (unsigned)b->info.flags);
 	result = syscall(SYS_kcmp, a->pid, b->pid, KCMP_FILE, a->number, b->number);
 	if (result < 0)
 		*failed = errno;
@@ -223,7 +216,7 @@ static int compare_ids(const void *a, const void *b, void *table)
 	int order = compare_inodes(&sp_file_table_at(table, id_a)->stat,
 	                           &sp_file_table_at(table, id_b)->stat);
 
-	return order ? order : compare_numbers(id_a, id_b);
+	return order ? order : sp_compare(id_a, id_b);
 }
 
 static void sort_index(struct sp_file_table *table)
@@ -359,9 +352,9 @@ static int add_descriptor(struct sp_file_table *table, const struct sp_process *
 static int compare_descriptors(const void *a, const void *b)
 {
 	const struct sp_descriptor *one = a, *other = b;
-	int order = compare_numbers((uint64_t)one->pid, (uint64_t)other->pid);
 
-	return order ? order : compare_numbers((uint64_t)one->number, (uint64_t)other->number);
+	return sp_compare((uint64_t)one->pid, (uint64_t)other->pid)
+	               ?: sp_compare((uint64_t)one->number, (uint64_t)other->number);
 }
 
 /* --- what must hold for a process as a whole --- */
@@ -422,8 +415,7 @@ int sp_file_table_add_process(struct sp_file_table *table, struct sp_process *pr
 	for (size_t i = 0; i < seen.count && !rc; i++)
 		rc = add_descriptor(table, process, sp_array_at(&seen, i), err);
 	sort_index(table);
-	qsort(table->descriptors.items, table->descriptors.count, table->descriptors.item_size,
-	      compare_descriptors);
+	sp_array_sort(&table->descriptors, compare_descriptors);
 	return rc;
 }
 
@@ -432,8 +424,7 @@ const struct sp_open_file *sp_file_table_lookup(const struct sp_file_table *tabl
 {
 	const struct sp_descriptor key = {.pid = pid, .number = number};
 	const struct sp_descriptor *found =
-	        bsearch(&key, table->descriptors.items, table->descriptors.count,
-	                table->descriptors.item_size, compare_descriptors);
+	        sp_array_search(&table->descriptors, &key, compare_descriptors);
 
 	return found ? sp_file_table_at(table, found->file) : NULL;
 }

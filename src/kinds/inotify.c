@@ -192,14 +192,13 @@ static int compare_watches(const void *a, const void *b)
 {
 	const Sealpoint__InotifyWatch *const *one = a, *const *other = b;
 
-	return ((*one)->number > (*other)->number) - ((*one)->number < (*other)->number);
+	return sp_compare((*one)->number, (*other)->number);
 }
 
 static void free_watches(struct sp_array *watches)
 {
 	for (size_t i = 0; i < watches->count; i++) {
-		Sealpoint__InotifyWatch *watch =
-		        *(Sealpoint__InotifyWatch **)sp_array_at(watches, i);
+		Sealpoint__InotifyWatch *watch = sp_array_pointer(watches, i);
 
 		free(watch->path);
 		free(watch);
@@ -224,8 +223,7 @@ static int inotify_save(struct sp_file_saver *saver, const struct sp_open_file *
 			return -err->code;
 		sp_array_append(&watches, &watch);
 	}
-	if (watches.count)
-		qsort(watches.items, watches.count, watches.item_size, compare_watches);
+	sp_array_sort(&watches, compare_watches);
 	if (ioctl(file->fd, FIONREAD, &queued) < 0)
 		return sp_fail_errno(err, errno, "ask for its queued events");
 	if (queued)

@@ -17,6 +17,7 @@
 
 #include "memfd.pb-c.h"
 
+#include "base/io.h"
 #include "base/kernel_abi.h"
 
 #include <fcntl.h>
@@ -54,7 +55,7 @@ static int get_seals(const struct sp_open_file *file, uint32_t *seals, struct sp
 	int found;
 
 	if (file->flags & O_PATH) { /* fcntl(2) refuses it the question */
-		readable = fd = sp_file_reopen(file->fd, O_RDONLY, err);
+		readable = fd = sp_reopen(file->fd, O_RDONLY, err);
 		if (fd < 0)
 			return fd;
 	}
@@ -152,7 +153,7 @@ static int memfd_open(struct sp_file_builder *builder, const Sealpoint__OpenFile
 	if (message->file && (file->flags & (O_ACCMODE | O_PATH)) == O_RDWR)
 		view = sp_steal_fd(&made);
 	else
-		view = sp_file_reopen(base, (int)file->flags & (O_ACCMODE | O_PATH), err);
+		view = sp_reopen(base, (int)file->flags & (O_ACCMODE | O_PATH), err);
 	if (view < 0)
 		return view;
 	if (!(file->flags & O_PATH) && lseek(view, message->position, SEEK_SET) < 0)
@@ -173,7 +174,7 @@ static int memfd_settle(struct sp_file_builder *builder, const Sealpoint__OpenFi
 		return -EBADMSG;
 	if (!message->file || !message->file->seals)
 		return 0;
-	writable = sp_file_reopen(builder->fds[file->id], O_RDWR, err);
+	writable = sp_reopen(builder->fds[file->id], O_RDWR, err);
 	if (writable < 0)
 		return writable;
 	if (fcntl(writable, F_ADD_SEALS, message->file->seals) < 0)

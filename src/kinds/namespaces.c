@@ -50,7 +50,7 @@ static int compare_shared(const struct sp_facet_saver *saver, struct sp_error *e
 	} shared[] = {{KCMP_FILES, "descriptors"}, {KCMP_FS, "directories"}};
 	pid_t pid = saver->process->pid, tid = saver->thread->tid;
 
-	for (size_t i = 0; tid != pid && i < sizeof(shared) / sizeof(shared[0]); i++)
+	for (size_t i = 0; tid != pid && i < SP_COUNT_OF(shared); i++)
 		if (syscall(SYS_kcmp, pid, tid, shared[i].type, 0, 0) > 0)
 			return sp_fail(err, ENOTSUP,
 			               "thread %d has %s of its own (unshare(2)), apart from its "
@@ -61,7 +61,7 @@ static int compare_shared(const struct sp_facet_saver *saver, struct sp_error *e
 
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
 {
-	for (size_t i = 0; i < sizeof(namespaces) / sizeof(namespaces[0]); i++) {
+	for (size_t i = 0; i < SP_COUNT_OF(namespaces); i++) {
 		int rc = compare_namespace(saver, i, err);
 
 		if (rc < 0)

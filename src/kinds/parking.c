@@ -36,7 +36,7 @@ static int compare(const void *a, const void *b)
 {
 	const struct reservation *one = a, *other = b;
 
-	return (one->number > other->number) - (one->number < other->number);
+	return sp_compare(one->number, other->number);
 }
 
 /* Leaves one reservation of each number. */
@@ -47,7 +47,7 @@ static void merge(struct sp_array *reserved)
 
 	if (!reserved->count)
 		return;
-	qsort(items, reserved->count, reserved->item_size, compare);
+	sp_array_sort(reserved, compare);
 	for (size_t i = 1; i < reserved->count; i++) {
 		if (items[i].number != items[kept].number)
 			items[++kept] = items[i];
@@ -90,9 +90,7 @@ uint64_t sp_parking_size(const struct sp_parking *parking, uint64_t others)
 static bool may_stay(const struct sp_parking *parking, uint32_t file, int number)
 {
 	const struct reservation key = {.number = (uint32_t)number};
-	const struct reservation *found =
-	        bsearch(&key, parking->reserved.items, parking->reserved.count,
-	                parking->reserved.item_size, compare);
+	const struct reservation *found = sp_array_search(&parking->reserved, &key, compare);
 
 	return !found || found->file == file;
 }

@@ -13,6 +13,7 @@
 #include "kinds/registry.h"
 
 #include "base/cleanup.h"
+#include "base/io.h"
 #include "kinds/file_build.h"
 #include "kinds/file_path.h"
 #include "kinds/file_table.h"
@@ -175,7 +176,7 @@ static int save_contents(const struct sp_open_file *reader, Sealpoint__Pipe__Sta
 	if (!size)
 		return 0;
 	if (!reads(reader->flags))
-		fd = reopened = sp_file_reopen(fd, O_RDONLY | O_NONBLOCK, err);
+		fd = reopened = sp_reopen(fd, O_RDONLY | O_NONBLOCK, err);
 	rc = fd < 0 ? fd : copy_contents(fd, (int)state->capacity, size, chunks, err);
 	state->contents = chunks->items;
 	state->n_contents = chunks->count;
@@ -288,7 +289,7 @@ static int make_pipe(struct sp_file_builder *builder, const Sealpoint__OpenFile 
 	if (fchown(reader, state->uid, state->gid) || fchmod(reader, state->mode))
 		return sp_fail_errno(err, errno, "cannot set its owner and mode");
 	if (writes((int)file->flags) && at_reader) {
-		*fd = sp_file_reopen(reader, O_RDWR, err);
+		*fd = sp_reopen(reader, O_RDWR, err);
 		return *fd < 0 ? *fd : 0;
 	}
 	*fd = sp_steal_fd(at_reader ? &reader : &writer);
@@ -343,7 +344,7 @@ static int open_standard(unsigned number, int flags, struct sp_error *err)
 		                     "sealpoint's own %s, which it is to have, is closed",
 		                     standard_titles[number]);
 	if (S_ISFIFO(stat.st_mode) || S_ISCHR(stat.st_mode))
-		fd = sp_file_reopen((int)number, (flags & O_ACCMODE) | O_NOCTTY | O_NONBLOCK, NULL);
+		fd = sp_reopen((int)number, (flags & O_ACCMODE) | O_NOCTTY | O_NONBLOCK, NULL);
 	if (fd < 0)
 		fd = fcntl((int)number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	return fd < 0 ? sp_fail_errno(err, errno, "cannot duplicate sealpoint's own %s",
@@ -363,8 +364,8 @@ static int open_as(struct sp_file_builder *builder, const Sealpoint__OpenFile *f
 	if (message->inherited)
 		*fd = open_standard(message->inherited_number, flags, err);
 	else
-		*fd = sp_file_reopen(builder->fds[file->same_inode],
-		                     (flags & O_ACCMODE) | O_NONBLOCK, err);
+		*fd = sp_reopen(builder->fds[file->same_inode], (flags & O_ACCMODE) | O_NONBLOCK,
+		                err);
 	return *fd < 0 ? *fd : 0;
 }
 

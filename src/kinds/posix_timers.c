@@ -11,6 +11,7 @@
  */
 #include "kinds/registry.h"
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/kernel_abi.h"
 #include "timers.pb-c.h"
@@ -19,8 +20,6 @@
 #include <signal.h>
 #include <string.h>
 #include <time.h>
-
-#define NS_PER_S 1000000000ULL
 
 enum {
 	IDS_MAX = 1000000, /* to which ids are counted up without the kernel's help */
@@ -36,7 +35,7 @@ static int parse_notify(const char *text, uint32_t *notify)
 		uint32_t notify;
 	} ways[] = {{"signal", SIGEV_SIGNAL}, {"none", SIGEV_NONE}, {"thread", SIGEV_THREAD}};
 
-	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+	for (size_t i = 0; i < SP_COUNT_OF(ways); i++)
 		if (!strcmp(text, ways[i].name)) {
 			*notify = ways[i].notify;
 			return 0;
@@ -90,16 +89,6 @@ static int name_thread_clock(const struct sp_process *process, Sealpoint__PosixT
 	return 0;
 }
 
-static uint64_t to_ns(struct timespec time)
-{
-	return (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_nsec;
-}
-
-static struct timespec from_ns(uint64_t ns)
-{
-	return (struct timespec){(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
-}
-
 static int read_values(struct sp_remote *remote, struct sp_array *timers, struct sp_error *err)
 {
 	sp_cleanup_free struct itimerspec *values = sp_alloc_zeroed(timers->count, sizeof(*values));
@@ -128,8 +117,8 @@ static int read_values(struct sp_remote *remote, struct sp_array *timers, struct
 	for (size_t i = 0; i < timers->count; i++) {
 		Sealpoint__PosixTimer *timer = sp_array_at(timers, i);
 
-		timer->left_ns = to_ns(values[i].it_value);
-		timer->interval_ns = to_ns(values[i].it_interval);
+		timer->left_ns = sp_timespec_to_ns(values[i].it_value);
+		timer->interval_ns = sp_timespec_to_ns(values[i].it_interval);
 	}
 	return 0;
 }
@@ -138,7 +127,7 @@ static int by_id(const void *a, const void *b)
 {
 	const Sealpoint__PosixTimer *first = a, *second = b;
 
-	return (first->id > second->id) - (first->id < second->id);
+	return sp_compare(first->id, second->id);
 }
 
 static void pack(struct sp_array *timers, struct sp_blob *body)
@@ -172,7 +161,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 		if (rc < 0)
 			return rc;
 	}
-	qsort(timers.items, timers.count, sizeof(Sealpoint__PosixTimer), by_id);
+	sp_array_sort(&timers, by_id);
 	rc = read_values(saver->remote, &timers, err);
 	if (rc == 0)
 		pack(&timers, body);
@@ -190,8 +179,8 @@ static remote_addr add_timer(struct sp_remote *remote, const Sealpoint__PosixTim
 	        .sigev_notify = (int)timer->notify,
 	};
 	struct itimerspec value = {
-	        .it_value = from_ns(timer->left_ns),
-	        .it_interval = from_ns(timer->interval_ns),
+	        .it_value = sp_timespec_from_ns(timer->left_ns),
+	        .it_interval = sp_timespec_from_ns(timer->interval_ns),
 	};
 	remote_addr id = sp_batch_put(remote, &timer->id, sizeof(timer->id));
 

@@ -28,7 +28,7 @@ static const struct {
         {MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ},
 };
 
-enum { BARRIERS = sizeof(barriers) / sizeof(barriers[0]) };
+enum { BARRIERS = SP_COUNT_OF(barriers) };
 
 /* --- saving --- */
 

@@ -9,6 +9,7 @@
 #include "kinds/registry.h"
 
 #include "base/cleanup.h"
+#include "base/io.h"
 #include "kinds/file_build.h"
 #include "kinds/file_path.h"
 #include "kinds/file_table.h"
@@ -30,7 +31,7 @@ static bool is_internal(const struct sp_open_file *file)
 {
 	if (file->link[0] != '/')
 		return true;
-	for (size_t i = 0; i < sizeof(internal_names) / sizeof(internal_names[0]); i++)
+	for (size_t i = 0; i < SP_COUNT_OF(internal_names); i++)
 		if (file->stat.st_nlink == 0 &&
 		    !strncmp(file->link, internal_names[i], strlen(internal_names[i])))
 			return true;
@@ -135,8 +136,7 @@ static struct mapped mapped_part(const struct sp_checkpoint *checkpoint, uint32_
 	struct mapped mapped = {0};
 
 	for (size_t i = 0; i < checkpoint->vmas.count; i++) {
-		const Sealpoint__Vma *vma =
-		        *(Sealpoint__Vma *const *)sp_array_at(&checkpoint->vmas, i);
+		const Sealpoint__Vma *vma = sp_array_pointer(&checkpoint->vmas, i);
 		uint64_t end = vma->offset + (vma->end - vma->start);
 
 		if (vma->file != id)
@@ -256,7 +256,7 @@ static int give_attributes(int fd, const Sealpoint__RegularFile *message, struct
 static int load(struct sp_file_builder *builder, const Sealpoint__RegularFile *message, int made,
                 struct sp_error *err)
 {
-	sp_cleanup_close int fd = sp_file_reopen(made, O_RDWR, err);
+	sp_cleanup_close int fd = sp_reopen(made, O_RDWR, err);
 	int rc = 0;
 
 	if (fd < 0)
@@ -278,14 +278,14 @@ static int make_unlinked(struct sp_file_builder *builder, const Sealpoint__OpenF
 
 	if (rc)
 		return rc;
-	return was_made_so ? sp_steal_fd(&made) : sp_file_reopen(made, flags, err);
+	return was_made_so ? sp_steal_fd(&made) : sp_reopen(made, flags, err);
 }
 
 static int open_unlinked(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
                          const Sealpoint__RegularFile *message, int *fd, struct sp_error *err)
 {
 	if (file->same_inode)
-		*fd = sp_file_reopen(builder->fds[file->same_inode], sp_file_path_flags(file), err);
+		*fd = sp_reopen(builder->fds[file->same_inode], sp_file_path_flags(file), err);
 	else
 		*fd = make_unlinked(builder, file, message, err);
 	return *fd < 0 ? *fd : 0;

@@ -276,9 +276,7 @@ static void describe(ProtobufCBinaryData body, char *text, size_t size)
 	if (!message)
 		return;
 	snprintf(text, size, "%s, nice %d, priority %u%s",
-	         message->policy < sizeof(policies) / sizeof(policies[0])
-	                 ? policies[message->policy]
-	                 : "?",
+	         message->policy < SP_COUNT_OF(policies) ? policies[message->policy] : "?",
 	         message->nice, message->priority,
 	         message->affinity.len ? ", bound to processors" : "");
 }

@@ -162,7 +162,7 @@ static int count_shared(const struct sp_facet_builder *builder, const Sealpoint_
 
 	*shared = own->n_filters;
 	for (size_t i = 0; i < threads->count && *shared; i++) {
-		const Sealpoint__Thread *thread = *(Sealpoint__Thread **)sp_array_at(threads, i);
+		const Sealpoint__Thread *thread = sp_array_pointer(threads, i);
 		sp_cleanup_message Sealpoint__Seccomp *other = NULL;
 		size_t same = 0;
 

@@ -10,6 +10,8 @@
  * refused.
  */
 #include "kinds/file_build.h"
+
+#include "base/io.h"
 #include "kinds/file_table.h"
 #include "kinds/huge_file.h"
 #include "kinds/registry.h"
@@ -107,7 +109,7 @@ static int shared_memory_open(struct sp_file_builder *builder, const Sealpoint__
 
 	if (!message)
 		return -EBADMSG;
-	made = file->same_inode ? sp_file_reopen(builder->fds[file->same_inode], O_RDWR, err)
+	made = file->same_inode ? sp_reopen(builder->fds[file->same_inode], O_RDWR, err)
 	                        : make_memory(message, err);
 	if (made < 0)
 		return made;

@@ -128,7 +128,7 @@ static const struct option options[] = {
         NUMBER(SOL_SOCKET, SO_PRIORITY),
 };
 
-#define OPTIONS (sizeof(options) / sizeof(options[0]))
+#define OPTIONS SP_COUNT_OF(options)
 
 static const struct option *find_option(const Sealpoint__SocketOption *saved)
 {

@@ -35,7 +35,7 @@ static const char *state_name(unsigned state)
 	        [TCP_LAST_ACK] = "being closed",
 	        [TCP_CLOSING] = "being closed",
 	};
-	const char *name = state < sizeof(names) / sizeof(names[0]) ? names[state] : NULL;
+	const char *name = state < SP_COUNT_OF(names) ? names[state] : NULL;
 
 	return name ? name : "in an unknown state";
 }

@@ -9,6 +9,7 @@
 #include "kinds/registry.h"
 
 #include "base/cleanup.h"
+#include "base/io.h"
 #include "kinds/file_build.h"
 #include "kinds/file_path.h"
 
@@ -72,7 +73,7 @@ static int open_standard_terminal(int flags)
 {
 	for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++)
 		if (isatty(number))
-			return sp_file_reopen(number, flags | O_NOCTTY | O_NONBLOCK, NULL);
+			return sp_reopen(number, flags | O_NOCTTY | O_NONBLOCK, NULL);
 	return -1;
 }
 

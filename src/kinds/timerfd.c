@@ -9,6 +9,7 @@
  * nobody has read the ECANCELED yet.
  */
 #include "kinds/registry.h"
+#include "base/clock.h"
 #include "proc/fdinfo.h"
 
 #include "timerfd.pb-c.h"
@@ -22,22 +23,9 @@
 #define TFD_IOC_SET_TICKS _IOW('T', 0, uint64_t) /* linux/timerfd.h */
 #endif
 
-#define NS_PER_S 1000000000ULL
-
 static bool timerfd_claims(const struct sp_open_file *file)
 {
 	return !strcmp(file->link, "anon_inode:[timerfd]");
-}
-
-static uint64_t to_ns(const struct timespec *time)
-{
-	return (uint64_t)time->tv_sec * NS_PER_S + (uint64_t)time->tv_nsec;
-}
-
-static struct timespec from_ns(uint64_t ns)
-{
-	return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S),
-	                         .tv_nsec = (long)(ns % NS_PER_S)};
 }
 
 /*
@@ -45,14 +33,11 @@ static struct timespec from_ns(uint64_t ns)
  */
 static uint64_t clock_now(uint32_t clock)
 {
-	struct timespec now;
-
 	if (clock == CLOCK_REALTIME_ALARM)
 		clock = CLOCK_REALTIME;
 	if (clock == CLOCK_BOOTTIME_ALARM)
 		clock = CLOCK_BOOTTIME;
-	clock_gettime((clockid_t)clock, &now);
-	return to_ns(&now);
+	return sp_clock_ns((clockid_t)clock);
 }
 
 static bool keeps_deadline(const Sealpoint__Timerfd *message)
@@ -101,8 +86,8 @@ static int read_timer(int fd, Sealpoint__Timerfd *message, struct sp_error *err)
 		if (message->ticks == ticks_before)
 			break;
 	}
-	message->remaining_ns = to_ns(&setting.it_value);
-	message->interval_ns = to_ns(&setting.it_interval);
+	message->remaining_ns = sp_timespec_to_ns(setting.it_value);
+	message->interval_ns = sp_timespec_to_ns(setting.it_interval);
 	/* It has just expired again. To say that it is not armed would clear its ticks. */
 	if (!message->remaining_ns && message->interval_ns && message->ticks)
 		message->remaining_ns = 1;
@@ -152,11 +137,12 @@ static int timerfd_settle(struct sp_file_builder *builder, const Sealpoint__Open
 	sp_cleanup_message Sealpoint__Timerfd *message =
 	        (void *)sp_blob_unpack(file->body, &sealpoint__timerfd__descriptor, err);
 	int fd = builder->fds[file->id];
+	struct itimerspec setting;
 
 	if (!message)
 		return -EBADMSG;
-	struct itimerspec setting = {.it_interval = from_ns(message->interval_ns),
-	                             .it_value = from_ns(expiration(message))};
+	setting.it_interval = sp_timespec_from_ns(message->interval_ns);
+	setting.it_value = sp_timespec_from_ns(expiration(message));
 	if (timerfd_settime(fd, (int)message->settime_flags, &setting, NULL) < 0)
 		return sp_fail_errno(err, errno, "timerfd_settime");
 	if (message->ticks && ioctl(fd, TFD_IOC_SET_TICKS, &message->ticks) < 0)

@@ -52,7 +52,7 @@ static const char *domain_title(int fd)
 	socklen_t size = sizeof(domain);
 
 	getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size);
-	for (size_t i = 0; i < sizeof(domains) / sizeof(domains[0]); i++)
+	for (size_t i = 0; i < SP_COUNT_OF(domains); i++)
 		if (domains[i].domain == domain)
 			return domains[i].title;
 	return "special";
@@ -87,7 +87,7 @@ static char *title_of(const struct sp_open_file *file, const char **remedy)
 		return sp_format("a %s device (%u:%u)",
 		                 S_ISCHR(file->stat.st_mode) ? "character" : "block",
 		                 major(file->stat.st_rdev), minor(file->stat.st_rdev));
-	for (size_t i = 0; i < sizeof(anonymous) / sizeof(anonymous[0]); i++) {
+	for (size_t i = 0; i < SP_COUNT_OF(anonymous); i++) {
 		if (strncmp(file->link, anonymous[i].link, strlen(anonymous[i].link)))
 			continue;
 		*remedy = anonymous[i].remedy;

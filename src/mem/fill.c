@@ -33,7 +33,7 @@
 enum fill_method { FILL_COPY, FILL_POPULATED, FILL_HUGE, FILL_WRITE };
 
 struct segment {
-	struct sp_range range;
+	struct sp_range range; /* first: segments are searched by address */
 	enum fill_method method;
 	const Sealpoint__Vma *vma;
 };
@@ -95,22 +95,9 @@ static int cut_segments(struct filler *filler, struct sp_error *err)
 	return 0;
 }
 
-static int compare_segment(const void *key, const void *item)
-{
-	uint64_t address = *(const uint64_t *)key;
-	const struct segment *segment = item;
-
-	if (sp_range_contains(segment->range, address))
-		return 0;
-	return address < segment->range.start ? -1 : 1;
-}
-
 static const struct segment *find_segment(const struct filler *filler, uint64_t address)
 {
-	return filler->segments.count == 0
-	               ? NULL
-	               : bsearch(&address, filler->segments.items, filler->segments.count,
-	                         sizeof(struct segment), compare_segment);
+	return sp_array_search(&filler->segments, &address, sp_range_locate);
 }
 
 /* --- the userfaultfd --- */

@@ -137,7 +137,7 @@ static void name(struct sp_vma_batch *batch, const Sealpoint__Vma *vma)
 
 static void advise(struct sp_vma_batch *batch, const Sealpoint__Vma *vma)
 {
-	for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]); i++) {
+	for (size_t i = 0; i < SP_COUNT_OF(advices); i++) {
 		if (vma->flags & advices[i].flag)
 			sp_vma_batch_advise(batch, vma, sp_vma_record_range(vma), advices[i].advice,
 			                    advices[i].what, advices[i].policy);

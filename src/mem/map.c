@@ -23,13 +23,6 @@
 
 /* --- a free range --- */
 
-static int compare_ranges(const void *left, const void *right)
-{
-	const struct sp_range *a = left, *b = right;
-
-	return (a->start > b->start) - (a->start < b->start);
-}
-
 /* All ranges that are taken, of the program and of ourselves, ascending. */
 static int taken_ranges(const struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
                         struct sp_array *taken, struct sp_error *err)
@@ -49,7 +42,7 @@ static int taken_ranges(const struct sp_checkpoint *checkpoint, const Sealpoint_
 
 		sp_array_append(taken, &range);
 	}
-	qsort(taken->items, taken->count, sizeof(struct sp_range), compare_ranges);
+	sp_array_sort(taken, sp_range_compare);
 	return 0;
 }
 
@@ -106,13 +99,13 @@ static int forget_rseq(struct sp_memory_build *build, struct sp_error *err)
 int sp_memory_empty(struct sp_memory_build *build, struct sp_range keep, struct sp_error *err)
 {
 	struct sp_range kept[] = {keep, build->parked_vdso, build->parked_vvar};
-	const size_t count = sizeof(kept) / sizeof(kept[0]);
+	const size_t count = SP_COUNT_OF(kept);
 	uint64_t start = 0;
 	int rc = forget_rseq(build, err);
 
 	if (rc < 0)
 		return rc;
-	qsort(kept, count, sizeof(kept[0]), compare_ranges);
+	qsort(kept, count, sizeof(kept[0]), sp_range_compare);
 	sp_batch_begin(build->remote);
 	for (size_t i = 0; i <= count; i++) {
 		uint64_t end = i < count ? kept[i].start : ADDRESS_LIMIT;

@@ -16,7 +16,7 @@ const Sealpoint__Vma *sp_next_vma(const struct sp_memory_build *build, size_t *i
 	const struct sp_array *vmas = &build->checkpoint->vmas;
 
 	while (*index < vmas->count) {
-		const Sealpoint__Vma *vma = *(Sealpoint__Vma **)sp_array_at(vmas, (*index)++);
+		const Sealpoint__Vma *vma = sp_array_pointer(vmas, (*index)++);
 
 		if (vma->pid == build->process->pid)
 			return vma;

@@ -51,7 +51,7 @@ static int refuse(pid_t pid, const struct sp_vma *vma, const char *what, const c
 
 static int check_vma(pid_t pid, const struct sp_vma *vma, struct sp_error *err)
 {
-	for (size_t i = 0; i < sizeof(special_mappings) / sizeof(special_mappings[0]); i++) {
+	for (size_t i = 0; i < SP_COUNT_OF(special_mappings); i++) {
 		const char *path = special_mappings[i].path;
 
 		if (strncmp(vma->path, path, strlen(path)) == 0)

@@ -183,8 +183,7 @@ static int check_threads(const struct sp_memory_build *build, const Sealpoint__V
                          struct sp_error *err)
 {
 	for (size_t i = 0; i < build->checkpoint->threads.count; i++) {
-		const Sealpoint__Thread *thread =
-		        *(Sealpoint__Thread **)sp_array_at(&build->checkpoint->threads, i);
+		const Sealpoint__Thread *thread = sp_array_pointer(&build->checkpoint->threads, i);
 		struct user_regs_struct general;
 
 		if (thread->pid != build->process->pid || thread->general.len != sizeof(general))

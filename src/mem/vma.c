@@ -84,7 +84,7 @@ static void parse_vm_flags(char *text, struct sp_vma *vma)
 	char *rest = NULL;
 
 	for (char *word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-		for (size_t i = 0; i < sizeof(vm_flags) / sizeof(vm_flags[0]); i++) {
+		for (size_t i = 0; i < SP_COUNT_OF(vm_flags); i++) {
 			if (strcmp(word, vm_flags[i].name) == 0)
 				vma->flags |= vm_flags[i].flag;
 		}
@@ -234,21 +234,9 @@ void sp_vma_list_release(struct sp_array *vmas)
 	sp_array_release(vmas);
 }
 
-static int compare_address(const void *key, const void *item)
-{
-	uint64_t address = *(const uint64_t *)key;
-	const struct sp_vma *vma = item;
-
-	if (sp_range_contains(vma->range, address))
-		return 0;
-	return address < vma->range.start ? -1 : 1;
-}
-
 struct sp_vma *sp_vma_find(const struct sp_array *vmas, uint64_t address)
 {
-	return vmas->count == 0 ? NULL
-	                        : bsearch(&address, vmas->items, vmas->count, sizeof(struct sp_vma),
-	                                  compare_address);
+	return sp_array_search(vmas, &address, sp_range_locate);
 }
 
 bool sp_vma_needs_file(const struct sp_vma *vma)

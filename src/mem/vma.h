@@ -51,7 +51,7 @@ enum sp_vma_flag {
 };
 
 struct sp_vma {
-	struct sp_range range;
+	struct sp_range range; /* first: VMAs are searched by address */
 	enum sp_vma_kind kind;
 	int prot;        /* PROT_* */
 	uint32_t flags;  /* enum sp_vma_flag */

@@ -1,6 +1,7 @@
 /* Capabilities by name: see capability.h. */
 #include "proc/capability.h"
 
+#include "base/array.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -57,7 +58,7 @@ const char *sp_capability_name(unsigned capability)
 {
 	static _Thread_local char number[24];
 
-	if (capability < sizeof(names) / sizeof(names[0]))
+	if (capability < SP_COUNT_OF(names))
 		return names[capability];
 	snprintf(number, sizeof(number), "capability %u", capability);
 	return number;

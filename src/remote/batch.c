@@ -76,7 +76,7 @@ static struct sp_call *call_at(const struct sp_remote *remote, size_t index)
 
 static const char *label_at(const struct sp_remote *remote, size_t index)
 {
-	return *(const char **)sp_array_at(&remote->labels, index);
+	return sp_array_pointer(&remote->labels, index);
 }
 
 static int write_batch(struct sp_remote *remote, struct sp_error *err)

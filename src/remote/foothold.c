@@ -74,7 +74,7 @@ static int by_size(const void *a, const void *b)
 	uint64_t one = sp_range_size(((const struct sp_map *)a)->range);
 	uint64_t two = sp_range_size(((const struct sp_map *)b)->range);
 
-	return one < two ? -1 : one > two;
+	return sp_compare(one, two);
 }
 
 /*
@@ -93,7 +93,7 @@ static int find_code(pid_t pid, const struct sp_array *maps, struct sp_range exc
 		if (map->executable && map->readable && !sp_range_overlaps(map->range, except))
 			sp_array_append(&sorted, map);
 	}
-	qsort(sorted.items, sorted.count, sorted.item_size, by_size);
+	sp_array_sort(&sorted, by_size);
 	for (size_t i = 0; i < sorted.count && !code_is_found(foothold); i++)
 		search_mapping(pid, ((struct sp_map *)sp_array_at(&sorted, i))->range, foothold,
 		               &bare, buffer);

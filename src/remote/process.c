@@ -31,7 +31,7 @@
 
 struct sp_thread *sp_process_thread(const struct sp_process *process, size_t index)
 {
-	return *(struct sp_thread **)sp_array_at(&process->threads, index);
+	return sp_array_pointer(&process->threads, index);
 }
 
 struct sp_thread *sp_process_add_thread(struct sp_process *process, pid_t tid)

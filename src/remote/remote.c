@@ -357,7 +357,7 @@ static int choose_marker(const struct sp_process *process)
 	unfit = caught | pending;
 	for (size_t i = 0; i < process->threads.count; i++)
 		unfit |= sp_process_thread(process, i)->signal_mask;
-	for (size_t i = 0; i < sizeof(candidates) / sizeof(candidates[0]); i++)
+	for (size_t i = 0; i < SP_COUNT_OF(candidates); i++)
 		if (!(unfit & bit(candidates[i])))
 			return candidates[i];
 	return 0;

@@ -68,14 +68,13 @@ static void add_item(struct sp_checkpoint *checkpoint, struct sp_record_writer *
 static void use(const struct sp_checkpoint *checkpoint)
 {
 	const Sealpoint__Process *root = sp_checkpoint_root(checkpoint);
-	const Sealpoint__Thread *leader =
-	        *(Sealpoint__Thread **)sp_array_at(&checkpoint->threads, 0);
+	const Sealpoint__Thread *leader = sp_array_pointer(&checkpoint->threads, 0);
 
 	if (root->pid != checkpoint->manifest->root_pid || checkpoint->threads.count == 0 ||
 	    leader->tid != leader->pid)
 		abort();
 	for (size_t i = 0; i < checkpoint->vmas.count; i++) {
-		const Sealpoint__Vma *vma = *(Sealpoint__Vma **)sp_array_at(&checkpoint->vmas, i);
+		const Sealpoint__Vma *vma = sp_array_pointer(&checkpoint->vmas, i);
 
 		if (vma->start >= vma->end ||
 		    (vma->file && !sp_checkpoint_file(checkpoint, vma->file)))

@@ -209,8 +209,7 @@ static inline int file_copy_fd(const struct file_copy *copy, int number)
 {
 	for (size_t i = 0; i < copy->checkpoint->descriptors.count; i++) {
 		const Sealpoint__Descriptor *descriptor =
-		        *(Sealpoint__Descriptor *const *)sp_array_at(&copy->checkpoint->descriptors,
-		                                                     i);
+		        sp_array_pointer(&copy->checkpoint->descriptors, i);
 
 		if (descriptor->number == (uint32_t)number)
 			return copy->builder.fds[descriptor->file];

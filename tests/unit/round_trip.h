@@ -180,8 +180,7 @@ static inline void round_trip_restore(struct round_trip *trip)
 static inline void round_trip_settle(struct round_trip *trip, const struct sp_file_kind *kind)
 {
 	for (size_t i = 0; i < trip->checkpoint.files.count; i++) {
-		const Sealpoint__OpenFile *file =
-		        *(Sealpoint__OpenFile **)sp_array_at(&trip->checkpoint.files, i);
+		const Sealpoint__OpenFile *file = sp_array_pointer(&trip->checkpoint.files, i);
 
 		if (!strcmp(file->kind, kind->name) &&
 		    kind->settle(&trip->builder, file, &trip->err) < 0)
@@ -194,7 +193,7 @@ static inline int round_trip_fd(const struct round_trip *trip, unsigned number)
 {
 	for (size_t i = 0; i < trip->checkpoint.descriptors.count; i++) {
 		const Sealpoint__Descriptor *descriptor =
-		        *(Sealpoint__Descriptor **)sp_array_at(&trip->checkpoint.descriptors, i);
+		        sp_array_pointer(&trip->checkpoint.descriptors, i);
 
 		if (descriptor->number == number)
 			return trip->builder.fds[descriptor->file];
@@ -211,14 +210,13 @@ static inline void round_trip_end(struct round_trip *trip)
 	if (trip->checkpoint.pages)
 		sp_page_store_close(trip->checkpoint.pages);
 	for (size_t i = 0; i < trip->checkpoint.files.count; i++) {
-		Sealpoint__OpenFile *file =
-		        *(Sealpoint__OpenFile **)sp_array_at(&trip->checkpoint.files, i);
+		Sealpoint__OpenFile *file = sp_array_pointer(&trip->checkpoint.files, i);
 
 		free(file->body.data);
 		free(file);
 	}
 	for (size_t i = 0; i < trip->checkpoint.descriptors.count; i++)
-		free(*(void **)sp_array_at(&trip->checkpoint.descriptors, i));
+		free(sp_array_pointer(&trip->checkpoint.descriptors, i));
 	sp_array_release(&trip->checkpoint.files);
 	sp_array_release(&trip->checkpoint.descriptors);
 	sp_file_table_release(&trip->table);

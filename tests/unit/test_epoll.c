@@ -52,8 +52,7 @@ static void drive(struct host *host, struct sp_error *err)
 /* Places and settles all files in a child of ours; we hold the same open files. */
 static void settle_in_child(struct round_trip *trip)
 {
-	const Sealpoint__Descriptor *any =
-	        *(Sealpoint__Descriptor **)sp_array_at(&trip->checkpoint.descriptors, 0);
+	const Sealpoint__Descriptor *any = sp_array_pointer(&trip->checkpoint.descriptors, 0);
 	Sealpoint__Process root = SEALPOINT__PROCESS__INIT;
 	Sealpoint__Process *root_pointer = &root;
 	struct host host;

@@ -185,8 +185,7 @@ static void locks_and_owner(void)
 static void own_by_stub(const struct file_copy *copy, pid_t pid)
 {
 	for (size_t i = 0; i < copy->checkpoint->files.count; i++) {
-		Sealpoint__OpenFile *file =
-		        *(Sealpoint__OpenFile **)sp_array_at(&copy->checkpoint->files, i);
+		Sealpoint__OpenFile *file = sp_array_pointer(&copy->checkpoint->files, i);
 
 		if (file->owner)
 			file->owner->id = (uint32_t)pid;

@@ -309,8 +309,7 @@ static void map(struct file_copy *copy, uint64_t size, int prot)
 	vma->prot = (uint32_t)prot;
 	for (size_t i = 0; i < copy->checkpoint->descriptors.count; i++) {
 		const Sealpoint__Descriptor *descriptor =
-		        *(Sealpoint__Descriptor *const *)sp_array_at(&copy->checkpoint->descriptors,
-		                                                     i);
+		        sp_array_pointer(&copy->checkpoint->descriptors, i);
 
 		if (descriptor->number == 3)
 			vma->file = descriptor->file;

@@ -4,6 +4,8 @@
  */
 #include "arch/arch.h"
 
+#include "base/array.h"
+
 #include <cpuid.h>
 #include <pthread.h>
 
@@ -69,7 +71,7 @@ static const struct feature features[] = {
         {"rdtscp", 0x80000001, 0, 'd', 27},
 };
 
-#define FEATURES (sizeof(features) / sizeof(features[0]))
+#define FEATURES SP_COUNT_OF(features)
 
 static const char *present[FEATURES + 1];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
