@@ -5,11 +5,14 @@
  */
 #include "kinds/registry.h"
 
+#include "base/cleanup.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/kcmp.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 static const struct {
 	const char *file, *title;
@@ -21,25 +24,40 @@ static const struct {
         {"cgroup", "cgroup", "C"},
 };
 
-static int compare_namespace(const struct sp_facet_saver *saver, size_t which, struct sp_error *err)
+/** Two links such as "mnt:[4026531841]" that are read, not followed: the kernel need not open either. */
+static int compare_namespace(const struct sp_facet_saver *saver, int ours, int theirs, size_t which,
+                             struct sp_error *err)
 {
-	struct stat theirs, ours;
-	char path[64];
+	char our_link[64] = "", their_link[64] = "";
 
-	snprintf(path, sizeof(path), "/proc/self/ns/%s", namespaces[which].file);
-	if (stat(path, &ours) < 0)
+	if (readlinkat(ours, namespaces[which].file, our_link, sizeof(our_link) - 1) < 0)
 		return 0; /* a kernel without it: there is only one */
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/ns/%s", saver->process->pid,
-	         saver->thread->tid, namespaces[which].file);
-	if (stat(path, &theirs) < 0)
+	if (readlinkat(theirs, namespaces[which].file, their_link, sizeof(their_link) - 1) < 0)
 		return sp_fail_errno(err, errno, "cannot read its %s namespace",
 		                     namespaces[which].title);
-	if (theirs.st_ino == ours.st_ino && theirs.st_dev == ours.st_dev)
+	if (!strcmp(our_link, their_link))
 		return 0;
 	return sp_fail(err, ENOTSUP,
 	               "it is in another %s namespace than sealpoint: run sealpoint in the same "
 	               "one (nsenter -t %d -%s sealpoint ...)",
 	               namespaces[which].title, saver->process->pid, namespaces[which].option);
+}
+
+static int compare_namespaces(const struct sp_facet_saver *saver, struct sp_error *err)
+{
+	sp_cleanup_close int ours = open("/proc/self/ns", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	sp_cleanup_close int theirs = -1;
+	char path[64];
+	int rc = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/ns", saver->process->pid,
+	         saver->thread->tid);
+	theirs = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (ours < 0 || theirs < 0)
+		return sp_fail_errno(err, errno, "cannot read its namespaces");
+	for (size_t i = 0; i < SP_COUNT_OF(namespaces) && !rc; i++)
+		rc = compare_namespace(saver, ours, theirs, i, err);
+	return rc;
 }
 
 static int compare_shared(const struct sp_facet_saver *saver, struct sp_error *err)
@@ -61,13 +79,9 @@ static int compare_shared(const struct sp_facet_saver *saver, struct sp_error *e
 
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
 {
-	for (size_t i = 0; i < SP_COUNT_OF(namespaces); i++) {
-		int rc = compare_namespace(saver, i, err);
+	int rc = compare_namespaces(saver, err);
 
-		if (rc < 0)
-			return rc;
-	}
-	return compare_shared(saver, err);
+	return rc ? rc : compare_shared(saver, err);
 }
 
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
