@@ -6,8 +6,8 @@
 # A selection is a part of a test's name, such as `unit`, `subject/memory` or `real/redis`. Without one,
 # everything runs. -k keeps the directories of the tests. The environment gives BUILD (default: build).
 #
-# A line for each result as it comes ("ok NAME (1.2 s)" and what was counted, "FAIL NAME: why", "skip NAME: why"), a table of subjects
-# and modes, and as the last line the sums. The exit status is 0 if nothing has failed.
+# A line for each result as it comes ("ok NAME (1.2 s)" and what was counted, "FAIL NAME: why", "skip NAME: why"),
+# a table of subjects and modes, and as the last line the sums. The exit status is 0 if nothing has failed.
 #
 # Kinds of tests: programs of cmocka tests (unit/), each subject in each of its modes (subject/), scripts
 # (integration/, real/). A script says in its opening comment what the default does not give:
@@ -101,7 +101,7 @@ subject_modes() { # FILE
 	local modes
 	modes=$(grep -m 1 -o 'subject: .*=.*' "$1" | grep -o 'modes=[a-z,]*')
 	modes=${modes#modes=}
-	echo "${modes:-kill,running,twice}" | tr , ' '
+	[[ $modes == none ]] || echo "${modes:-kill,running,twice}" | tr , ' ' # none: a script runs it
 }
 
 header() { # SCRIPT KEY: the value of "# KEY: value" in its opening comment

@@ -29,7 +29,7 @@
  *
  *	subject: modes=kill,twice user=nobody dump=--tcp-close timeout=120 ignore=maps
  *
- *	modes=LIST	of kill, running, twice (default: all)
+ *	modes=LIST	of kill, running, twice (default: all), or none: a script runs it
  *	user=NAME	runs as this user; sealpoint itself runs as root
  *	dump=OPTIONS	for sealpoint dump, separated by commas
  *	restore=OPTIONS	for sealpoint restore
