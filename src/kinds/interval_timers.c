@@ -24,6 +24,18 @@ static struct timeval from_us(uint64_t us)
 	return (struct timeval){(time_t)(us / US_PER_S), (suseconds_t)(us % US_PER_S)};
 }
 
+/*
+ * What is left until the next signal, 0 if none will come. A periodic timer of real time whose signal is still pending
+ * is not armed: the kernel does that, to the next multiple of its interval, when the signal is taken. Such a signal is
+ * saved with the pending ones, and here the timer gets one interval.
+ */
+static uint64_t left(unsigned which, const struct itimerval *value)
+{
+	uint64_t us = to_us(value->it_value);
+
+	return us || which != ITIMER_REAL ? us : to_us(value->it_interval);
+}
+
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
 {
 	Sealpoint__IntervalTimers message = SEALPOINT__INTERVAL_TIMERS__INIT;
@@ -46,11 +58,11 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	for (unsigned i = 0; i < TIMERS; i++) {
 		Sealpoint__IntervalTimer *item = &items[message.n_timers];
 
-		if (!to_us(values[i].it_value))
+		if (!left(i, &values[i]))
 			continue;
 		sealpoint__interval_timer__init(item);
 		item->which = i;
-		item->left_us = to_us(values[i].it_value);
+		item->left_us = left(i, &values[i]);
 		item->interval_us = to_us(values[i].it_interval);
 		pointers[message.n_timers++] = item;
 	}
