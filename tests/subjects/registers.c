@@ -4,6 +4,9 @@
  * GS base, and every component of the extended state that the kernel gives to programs (x87, SSE,
  * AVX, AVX-512, protection keys). Two threads hold them in a loop, two in futex(2), for as long as
  * the subject runs.
+ *
+ * Processors place the components differently. A program that keeps its own areas has to know when it has been
+ * moved to another processor, as this one does; what it has in registers must have moved by itself.
  */
 #include "subject.h"
 
@@ -16,21 +19,30 @@
 
 #define THREADS 4
 #define AREA 16384
-/*
- * Tile data need a permission that this subject does not ask for; supervisor state is the kernel's.
- */
-#define COMPONENTS_LEFT_OUT (3ULL << 17)
+#define COMPONENTS 63
+/* Bound registers are gone from processors; tile data need a permission that we do not ask for. */
+#define COMPONENTS_LEFT_OUT (3ULL << 3 | 3ULL << 17)
 
 enum { RAX, RBX, RCX, RDX, RSI, RDI, RBP, R8, R9, R10, R11, R12, R13, R14, R15, FLAGS, GENERAL };
 #define HELD_FLAGS 0x401ULL /* direction and carry */
 
+struct component {
+	unsigned offset, size;
+};
+
+struct layout {
+	uint64_t components;
+	struct component at[COMPONENTS];
+};
+
 struct held {
 	uint64_t in[GENERAL];  /* at 0 */
 	uint64_t out[GENERAL]; /* at 128 */
-	uint64_t components;   /* at 256 */
+	uint64_t components;   /* at 256: loaded and stored */
 	void (*holding)(void); /* at 264: hold_counting or hold_in_call */
 	uint8_t xstate_in[AREA] __attribute__((aligned(64)));  /* at 320 */
 	uint8_t xstate_out[AREA] __attribute__((aligned(64))); /* at 320 + AREA */
+	struct layout layout;                                  /* of xstate_in */
 };
 
 /*
@@ -68,10 +80,6 @@ asm(".text\n"
     "	pop %r15; pop %r14; pop %r13; pop %r12; pop %rbp; pop %rbx\n"
     "	ret\n");
 
-struct component {
-	unsigned offset, size;
-};
-
 static struct component component(unsigned number)
 {
 	unsigned a, b, c, d;
@@ -93,10 +101,20 @@ static uint64_t enabled_components(void)
 	return (low | (uint64_t)high << 32) & ~COMPONENTS_LEFT_OUT;
 }
 
+static struct layout read_layout(void)
+{
+	struct layout layout = {.components = enabled_components()};
+
+	for (unsigned number = 0; number < COMPONENTS; number++)
+		if (layout.components >> number & 1)
+			layout.at[number] = component(number);
+	return layout;
+}
+
 /* Values that the component can hold, different for each thread. */
 static void set_component(struct held *held, unsigned number, int seed)
 {
-	struct component at = component(number);
+	struct component at = held->layout.at[number];
 	uint8_t *bytes = held->xstate_in + at.offset;
 
 	for (unsigned i = 0; i < at.size; i++)
@@ -106,34 +124,37 @@ static void set_component(struct held *held, unsigned number, int seed)
 			memset(bytes + i * 16 + 10, 0, 6);
 	if (number == 9) /* rights of the default key stay, others vary */
 		*(uint64_t *)bytes = 0x55555540U & ~(3U << (4 + 2 * seed));
-	if (number == 3 || number == 4) /* bound registers: gone from processors */
-		memset(bytes, 0, at.size);
 }
 
 static void set_extended_state(struct held *held, int seed)
 {
+	memset(held->xstate_in, 0, AREA);
+	held->layout = read_layout();
 	*(uint16_t *)held->xstate_in = (uint16_t)(0x37f ^ (seed & 3) << 10); /* x87 rounding */
 	*(uint16_t *)(held->xstate_in + 2) = (uint16_t)(seed << 11);         /* x87 top */
 	held->xstate_in[4] = 0xff;                                           /* x87 tags */
 	*(uint32_t *)(held->xstate_in + 24) = 0x1f80U ^ (uint32_t)(seed & 3) << 13; /* MXCSR */
-	held->components = enabled_components();
-	for (unsigned number = 0; number < 63; number++)
+	held->components = held->layout.components;
+	for (unsigned number = 0; number < COMPONENTS; number++)
 		if (held->components >> number & 1)
 			set_component(held, number, seed);
 	*(uint64_t *)(held->xstate_in + 512) = held->components;
 }
 
-static void check_extended_state(const struct held *held, const char *where)
+/* What was loaded in the layout of one processor was stored in that of this one. */
+static void check_extended_state(const struct held *held, const struct layout *here,
+                                 const char *where)
 {
 	subject_check(memcmp(held->xstate_in, held->xstate_out, 5) == 0, "%s: x87 control", where);
 	subject_check(memcmp(held->xstate_in + 24, held->xstate_out + 24, 4) == 0, "%s: MXCSR",
 	              where);
-	for (unsigned number = 0; number < 63; number++) {
-		struct component at = component(number);
+	for (unsigned number = 0; number < COMPONENTS; number++) {
+		struct component in = held->layout.at[number], out = here->at[number];
 
 		if (held->components >> number & 1)
-			subject_check(memcmp(held->xstate_in + at.offset,
-			                     held->xstate_out + at.offset, at.size) == 0,
+			subject_check(in.size == out.size &&
+			                      memcmp(held->xstate_in + in.offset,
+			                             held->xstate_out + out.offset, in.size) == 0,
 			              "%s: component %u of the extended state differs", where,
 			              number);
 	}
@@ -174,6 +195,7 @@ static void *hold(void *argument)
 	const char *where = seed < THREADS / 2 ? "in user mode" : "in a system call";
 	struct held *held = aligned_alloc(64, sizeof(*held));
 	uint8_t initial[AREA] __attribute__((aligned(64)));
+	struct layout here;
 
 	subject_need(held != NULL, "aligned_alloc");
 	memset(held, 0, sizeof(*held));
@@ -191,9 +213,13 @@ static void *hold(void *argument)
 		if (seed >= THREADS / 2)
 			prepare_call(held);
 		hold_registers(held);
-		asm volatile("xrstor64 %0" : : "m"(initial), "a"(-1), "d"(-1));
+		/* only what compiled code relies on, which every processor has in the same place */
+		asm volatile("xrstor64 %0" : : "m"(initial), "a"(3), "d"(0));
+		here = read_layout();
 		check_general(held, where);
-		check_extended_state(held, where);
+		check_extended_state(held, &here, where);
+		if (memcmp(&here, &held->layout, sizeof(here)) != 0)
+			set_extended_state(held, seed);
 		syscall(SYS_arch_prctl, ARCH_GET_GS, &seen);
 		subject_check(seen == gs_base, "%s: the GS base is %lx", where, seen);
 		syscall(SYS_arch_prctl, ARCH_GET_FS, &seen);
