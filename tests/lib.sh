@@ -139,7 +139,7 @@ proc_snapshot() { # PID [IGNORED_PART,...]
 }
 
 proc_snapshot_all() {
-	local proc=/proc/$1 task
+	local proc=/proc/$1
 	sed -n -E 's/^(Name|Umask|Uid|Gid|Groups|Threads|ShdPnd|SigIgn|SigCgt|NoNewPrivs|THP_enabled):\s*/status \1 /p' \
 		"$proc/status"
 	# pgrp, session, exit signal, code, stack, data, brk, arguments, environment
@@ -147,17 +147,14 @@ proc_snapshot_all() {
 		printf "stat areas"; split("24 25 26 43 44 45 46 47 48 49", f)
 		for (i = 1; i in f; i++) printf " %s", $f[i]; print "" }'
 	sed 's/^/limits /' "$proc/limits"
-	for link in exe cwd root; do
-		echo "id $link $(readlink "$proc/$link")"
-	done
-	for file in comm cmdline environ auxv personality oom_score_adj coredump_filter timerslack_ns; do
-		echo "id $file $(cksum <"$proc/$file")"
-	done
-	for task in "$proc"/task/*; do
-		echo "task ${task##*/} $(tr -d '\n' <"$task/comm") $(sed 's/^.*) //' "$task/stat" |
-			awk '{ print "nice", $17, "rt", $38, "policy", $39 }')"
-		sed -n -E "s/^(SigPnd|SigBlk|Cap...|Seccomp|Cpus_allowed):\s*/task ${task##*/} \1 /p" "$task/status"
-	done
+	find "$proc"/{exe,cwd,root} -printf 'id %f %l\n'
+	cksum "$proc"/{comm,cmdline,environ,auxv,personality,oom_score_adj,coredump_filter,timerslack_ns} |
+		awk '{ sub(/.*\//, "", $3); print "id", $3, $1, $2 }'
+	awk '{ split(FILENAME, part, "/"); tid = part[5] }
+		FILENAME ~ /stat$/ { name = $0; sub(/^[^(]*/, "", name); sub(/[^)]*$/, "", name)
+			sub(/^.*\) /, ""); print "task", tid, name, "nice", $17, "rt", $38, "policy", $39 }
+		/^(SigPnd|SigBlk|Cap...|Seccomp|Cpus_allowed):/ { print "task", tid, $1, $2 }' \
+		"$proc"/task/*/{stat,status}
 	find "$proc/fd" -type l -printf 'fd %f %l\n' | sort -V |
 		awk '{ while (match($0, /(pipe|socket):\[[0-9]+\]/)) {
 			key = substr($0, RSTART, RLENGTH)
@@ -172,11 +169,12 @@ proc_snapshot_all() {
 	proc_mappings "$1" | sed 's/^/maps /'
 }
 
-# Mappings as ranges with the same access: whether the kernel keeps two alike neighbours as one is its
-# own business. Names of files that are gone are left out.
+# Mappings as ranges with the same access: whether the kernel keeps two alike neighbours as one (a heap and the
+# zeroed data below it, without randomized addresses) is its own business. Names of files that are gone are left out.
 proc_mappings() { # PID
 	awk '{ split($1, range, "-"); name = $6; for (i = 7; i <= NF; i++) name = name " " $i
 		if (name ~ /\(deleted\)$/) name = "(deleted)"
+		if (name == "[heap]") name = ""
 		if (range[1] == end && $2 == prot && name == last) { end = range[2]; next }
 		if (end) print start "-" end, prot, last
 		start = range[1]; end = range[2]; prot = $2; last = name }
