@@ -63,6 +63,27 @@ struct pm_scan_arg {
 #define MAP_DROPPABLE 0x08 /* 6.11 */
 #endif
 
+/* linux/userfaultfd.h */
+#ifndef UFFD_FEATURE_WP_UNPOPULATED
+#define UFFD_FEATURE_WP_UNPOPULATED (1 << 13) /* 6.4 */
+#endif
+#ifndef UFFD_FEATURE_WP_ASYNC
+#define UFFD_FEATURE_WP_ASYNC (1 << 15) /* 6.7 */
+#endif
+
+/* linux/timerfd.h, which does not go together with sys/timerfd.h; 3.17 */
+#ifndef TFD_IOC_SET_TICKS
+#define TFD_IOC_SET_TICKS _IOW('T', 0, __u64)
+#endif
+
+/* asm-generic/socket.h, linux/in.h */
+#ifndef SO_BUF_LOCK
+#define SO_BUF_LOCK 72 /* 5.14 */
+#endif
+#ifndef IP_LOCAL_PORT_RANGE
+#define IP_LOCAL_PORT_RANGE 51 /* 6.3 */
+#endif
+
 /* asm/unistd_64.h */
 #ifndef SYS_mseal
 #define SYS_mseal 462 /* 6.10 */
@@ -91,6 +112,9 @@ struct pm_scan_arg {
 /* linux/membarrier.h, 6.3 */
 #define SP_MEMBARRIER_CMD_GET_REGISTRATIONS (1 << 9)
 
+/* linux/ptrace.h, 6.4 */
+#define SP_PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG 0x4211
+
 /* linux/ptrace.h, 5.13 */
 #ifndef PTRACE_GET_RSEQ_CONFIGURATION
 #define PTRACE_GET_RSEQ_CONFIGURATION 0x420f
@@ -102,6 +126,16 @@ struct sp_ptrace_rseq_configuration {
 	__u32 flags;
 	__u32 pad;
 };
+
+/* asm/prctl.h: arch_prctl(2) of x86 */
+#ifndef ARCH_GET_XCOMP_SUPP
+#define ARCH_GET_XCOMP_SUPP 0x1021 /* 5.16 */
+#define ARCH_GET_XCOMP_PERM 0x1022
+#define ARCH_REQ_XCOMP_PERM 0x1023
+#endif
+#ifndef ARCH_SHSTK_STATUS
+#define ARCH_SHSTK_STATUS 0x5005 /* 6.6 */
+#endif
 
 /* linux/memfd.h, 6.3 */
 #ifndef MFD_NOEXEC_SEAL

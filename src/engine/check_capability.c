@@ -6,50 +6,36 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "proc/capability.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <string.h>
-#include <sys/syscall.h>
 
-#ifndef CAP_CHECKPOINT_RESTORE
-#define CAP_CHECKPOINT_RESTORE 40
-#endif
-
-static bool effective(int capability)
-{
-	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
-
-	if (syscall(SYS_capget, &header, data) < 0)
-		return false;
-	return data[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability);
-}
-
-static void require(struct sp_probe_result *result, const int *capabilities, size_t count)
+static void require(struct sp_probe_result *result, const unsigned *capabilities, size_t count)
 {
 	result->present = true;
 	for (size_t i = 0; i < count; i++)
-		result->present &= effective(capabilities[i]);
+		result->present &= sp_capability_have(capabilities[i]);
 	if (!result->present)
 		sp_probe_detail(result, "not in the effective set; run as root or grant it");
 }
 
 static void probe_sys_admin(struct sp_probe_result *result)
 {
-	require(result, (const int[]){CAP_SYS_ADMIN}, 1);
+	require(result, (const unsigned[]){CAP_SYS_ADMIN}, 1);
 }
 
 static void probe_sys_ptrace(struct sp_probe_result *result)
 {
-	require(result, (const int[]){CAP_SYS_PTRACE}, 1);
+	require(result, (const unsigned[]){CAP_SYS_PTRACE}, 1);
 }
 
 static void probe_checkpoint_restore(struct sp_probe_result *result)
 {
-	require(result, (const int[]){CAP_CHECKPOINT_RESTORE}, 1);
-	if (!result->present && effective(CAP_SYS_ADMIN)) {
+	require(result, (const unsigned[]){CAP_CHECKPOINT_RESTORE}, 1);
+	if (!result->present && sp_capability_have(CAP_SYS_ADMIN)) {
 		result->present = true;
 		sp_probe_detail(result, "not in the effective set; CAP_SYS_ADMIN does instead");
 	}
@@ -57,22 +43,22 @@ static void probe_checkpoint_restore(struct sp_probe_result *result)
 
 static void probe_set_ids(struct sp_probe_result *result)
 {
-	require(result, (const int[]){CAP_SETUID, CAP_SETGID, CAP_SETPCAP}, 3);
+	require(result, (const unsigned[]){CAP_SETUID, CAP_SETGID, CAP_SETPCAP}, 3);
 }
 
 static void probe_sys_nice(struct sp_probe_result *result)
 {
-	require(result, (const int[]){CAP_SYS_NICE}, 1);
+	require(result, (const unsigned[]){CAP_SYS_NICE}, 1);
 }
 
 static void probe_ipc_lock(struct sp_probe_result *result)
 {
-	require(result, (const int[]){CAP_IPC_LOCK}, 1);
+	require(result, (const unsigned[]){CAP_IPC_LOCK}, 1);
 }
 
 static void probe_sys_resource(struct sp_probe_result *result)
 {
-	result->present = effective(CAP_SYS_RESOURCE);
+	result->present = sp_capability_have(CAP_SYS_RESOURCE);
 	if (!result->present)
 		sp_probe_detail(
 		        result,
@@ -91,7 +77,7 @@ static void probe_yama(struct sp_probe_result *result)
 		return;
 	}
 	scope[strcspn(scope, "\n")] = '\0';
-	result->present = scope[0] == '0' || (scope[0] < '3' && effective(CAP_SYS_PTRACE));
+	result->present = scope[0] == '0' || (scope[0] < '3' && sp_capability_have(CAP_SYS_PTRACE));
 	sp_probe_detail(result, "kernel.yama.ptrace_scope is %s%s", scope,
 	                result->present ? ""
 	                                : "; set it to 0, or have CAP_SYS_PTRACE if it is 1 or 2");

@@ -28,16 +28,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifndef TFD_IOC_SET_TICKS
-#define TFD_IOC_SET_TICKS _IOW('T', 0, __u64)
-#endif
-#ifndef PTRACE_O_SUSPEND_SECCOMP
-#define PTRACE_O_SUSPEND_SECCOMP (1 << 21)
-#endif
-#ifndef ARCH_SHSTK_STATUS
-#define ARCH_SHSTK_STATUS 0x5005
-#endif
-
 /* The subject runs `prepare` first, tells that it has, and waits to be killed. */
 static pid_t start_subject(void (*prepare)(void))
 {

@@ -10,9 +10,10 @@
  */
 #include "kinds/registry.h"
 
-#include "credentials.pb-c.h"
 #include "proc/capability.h"
 #include "proc/status.h"
+
+#include "credentials.pb-c.h"
 
 #include <linux/capability.h>
 #include <linux/securebits.h>
@@ -122,7 +123,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 static Sealpoint__Credentials *unpack(ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Credentials *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__credentials__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__credentials__descriptor, err);
 
 	if (message &&
 	    (message->n_uids != IDS || message->n_gids != IDS || message->n_groups > GROUPS_MAX)) {

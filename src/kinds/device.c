@@ -52,7 +52,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 
 static Sealpoint__Device *unpack(ProtobufCBinaryData body, struct sp_error *err)
 {
-	return (Sealpoint__Device *)sp_blob_unpack(body, &sealpoint__device__descriptor, err);
+	return sp_blob_unpack(body, &sealpoint__device__descriptor, err);
 }
 
 static bool is_device(const char *path, unsigned device_minor)
@@ -107,7 +107,7 @@ static void describe(ProtobufCBinaryData body, char *text, size_t size)
 		snprintf(text, size, "%s", message->path);
 }
 
-const struct sp_file_kind sp_device_kind = {
+const struct sp_file_kind sp_kind_device = {
         .name = "device",
         .title = "device",
         .claims = claims,

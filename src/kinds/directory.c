@@ -30,7 +30,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 
 static Sealpoint__Directory *unpack(ProtobufCBinaryData body, struct sp_error *err)
 {
-	return (Sealpoint__Directory *)sp_blob_unpack(body, &sealpoint__directory__descriptor, err);
+	return sp_blob_unpack(body, &sealpoint__directory__descriptor, err);
 }
 
 static int open_at(const Sealpoint__Directory *message, int flags, int *fd, struct sp_error *err)
@@ -67,7 +67,7 @@ static void describe(ProtobufCBinaryData body, char *text, size_t size)
 		snprintf(text, size, "%s", message->path);
 }
 
-const struct sp_file_kind sp_directory_kind = {
+const struct sp_file_kind sp_kind_directory = {
         .name = "directory",
         .title = "directory",
         .claims = claims,

@@ -18,8 +18,9 @@
  * on which nothing at all can be reported now (an empty pipe) stays armed for errors and hang-up
  * alone.
  */
-#include "kinds/file_table.h"
 #include "kinds/registry.h"
+
+#include "kinds/file_table.h"
 #include "proc/fdinfo.h"
 
 #include "epoll.pb-c.h"
@@ -32,7 +33,7 @@
 #define MODES (EPOLLWAKEUP | EPOLLONESHOT | EPOLLET | EPOLLEXCLUSIVE)
 #define ALL_EVENTS (EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP | EPOLLRDNORM | EPOLLWRNORM)
 
-static bool epoll_claims(const struct sp_open_file *file)
+static bool claims(const struct sp_open_file *file)
 {
 	return !strcmp(file->link, "anon_inode:[eventpoll]");
 }
@@ -136,8 +137,8 @@ static int check_numbers(const struct sp_array *sorted, struct sp_error *err)
 	return 0;
 }
 
-static int epoll_save(struct sp_file_saver *saver, const struct sp_open_file *file,
-                      struct sp_blob *body, struct sp_error *err)
+static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
+                struct sp_error *err)
 {
 	Sealpoint__Epoll message = SEALPOINT__EPOLL__INIT;
 	sp_cleanup_array struct sp_array items = SP_ARRAY_OF(struct item);
@@ -164,7 +165,7 @@ static int epoll_save(struct sp_file_saver *saver, const struct sp_open_file *fi
 
 /* --- rebuilding --- */
 
-static int epoll_open(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
+static int open_epoll(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
                       struct sp_error *err)
 {
 	*fd = epoll_create1(EPOLL_CLOEXEC);
@@ -196,11 +197,8 @@ static int add_items(struct sp_file_builder *builder, uint64_t epoll_number,
 			continue;
 		if (disarmed)
 			event.events |= ALL_EVENTS;
-		if (sp_batch_nearly_full(remote)) {
-			if (sp_batch_run(remote, err) < 0)
-				return -err->code;
-			sp_batch_begin(remote);
-		}
+		if (sp_batch_make_room(remote, err) < 0)
+			return -err->code;
 		sp_batch_call(remote, "add to the epoll set", SYS_epoll_ctl, epoll_number,
 		              EPOLL_CTL_ADD, item->number,
 		              sp_batch_put(remote, &event, sizeof(event)), 0, 0);
@@ -218,11 +216,11 @@ static void fire(int epoll)
 		;
 }
 
-static int epoll_settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
-                        struct sp_error *err)
+static int settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                  struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Epoll *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__epoll__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__epoll__descriptor, err);
 	uint64_t number = (uint64_t)builder->numbers[file->id];
 	int disarmed;
 
@@ -236,20 +234,20 @@ static int epoll_settle(struct sp_file_builder *builder, const Sealpoint__OpenFi
 	return add_items(builder, number, message, false, err) < 0 ? -err->code : 0;
 }
 
-static void epoll_describe(ProtobufCBinaryData body, char *text, size_t size)
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__Epoll *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__epoll__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__epoll__descriptor, NULL);
 
 	if (message)
 		snprintf(text, size, "%zu descriptors watched", message->n_items);
 }
 
-static int epoll_check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
-                       struct sp_error *err)
+static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
+                 struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Epoll *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__epoll__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__epoll__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
@@ -260,13 +258,13 @@ static int epoll_check(const struct sp_checkpoint *checkpoint, const Sealpoint__
 	return 0;
 }
 
-const struct sp_file_kind sp_epoll_kind = {
+const struct sp_file_kind sp_kind_epoll = {
         .name = "epoll",
         .title = "epoll set",
-        .claims = epoll_claims,
-        .save = epoll_save,
-        .open = epoll_open,
-        .settle = epoll_settle,
-        .describe = epoll_describe,
-        .check = epoll_check,
+        .claims = claims,
+        .save = save,
+        .open = open_epoll,
+        .settle = settle,
+        .describe = describe,
+        .check = check,
 };

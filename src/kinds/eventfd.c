@@ -5,23 +5,23 @@
  * without reading it, and the far more frequent plain counter is assumed, with a warning.
  */
 #include "kinds/registry.h"
+
+#include "base/io.h"
 #include "proc/fdinfo.h"
 
 #include "eventfd.pb-c.h"
-
-#include "base/io.h"
 
 #include <inttypes.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
-static bool eventfd_claims(const struct sp_open_file *file)
+static bool claims(const struct sp_open_file *file)
 {
 	return !strcmp(file->link, "anon_inode:[eventfd]");
 }
 
-static int eventfd_save(struct sp_file_saver *saver, const struct sp_open_file *file,
-                        struct sp_blob *body, struct sp_error *err)
+static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
+                struct sp_error *err)
 {
 	Sealpoint__Eventfd message = SEALPOINT__EVENTFD__INIT;
 	uint64_t semaphore = 0;
@@ -44,11 +44,11 @@ static int eventfd_save(struct sp_file_saver *saver, const struct sp_open_file *
 	return 0;
 }
 
-static int eventfd_open(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
+static int open_eventfd(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
                         struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Eventfd *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__eventfd__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__eventfd__descriptor, err);
 	sp_cleanup_close int made = -1;
 	int code;
 
@@ -64,21 +64,21 @@ static int eventfd_open(struct sp_file_builder *builder, const Sealpoint__OpenFi
 	return 0;
 }
 
-static void eventfd_describe(ProtobufCBinaryData body, char *text, size_t size)
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__Eventfd *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__eventfd__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__eventfd__descriptor, NULL);
 
 	if (message)
 		snprintf(text, size, "count %" PRIu64 "%s", message->count,
 		         message->semaphore ? ", semaphore" : "");
 }
 
-static int eventfd_check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
-                         struct sp_error *err)
+static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
+                 struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Eventfd *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__eventfd__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__eventfd__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
@@ -87,12 +87,12 @@ static int eventfd_check(const struct sp_checkpoint *checkpoint, const Sealpoint
 	return 0;
 }
 
-const struct sp_file_kind sp_eventfd_kind = {
+const struct sp_file_kind sp_kind_eventfd = {
         .name = "eventfd",
         .title = "eventfd",
-        .claims = eventfd_claims,
-        .save = eventfd_save,
-        .open = eventfd_open,
-        .describe = eventfd_describe,
-        .check = eventfd_check,
+        .claims = claims,
+        .save = save,
+        .open = open_eventfd,
+        .describe = describe,
+        .check = check,
 };

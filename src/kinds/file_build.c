@@ -223,18 +223,6 @@ static bool belongs_to(const struct sp_file_builder *builder, size_t index, pid_
 	return descriptor_at(builder, index)->pid == (uint32_t)pid;
 }
 
-/* Runs the batch when it is full, and begins a new one. */
-static int make_way(struct sp_remote *remote, struct sp_error *err)
-{
-	int rc = 0;
-
-	if (sp_batch_nearly_full(remote)) {
-		rc = sp_batch_run(remote, err);
-		sp_batch_begin(remote);
-	}
-	return rc;
-}
-
 static void close_between(struct sp_remote *remote, uint64_t first, uint64_t last)
 {
 	if (first <= last)
@@ -269,7 +257,7 @@ int sp_files_place(struct sp_file_builder *builder, struct sp_remote *remote, pi
 		if (!belongs_to(builder, i, pid))
 			continue;
 		put_in_place(builder, remote, descriptor);
-		rc = make_way(remote, err);
+		rc = sp_batch_make_room(remote, err);
 	}
 	/* Only now: the parked ones lie in the gaps. */
 	for (size_t i = 0; i < builder->descriptors.count && !rc; i++) {
@@ -278,7 +266,7 @@ int sp_files_place(struct sp_file_builder *builder, struct sp_remote *remote, pi
 		if (descriptor_at(builder, i)->number > next)
 			close_between(remote, next, descriptor_at(builder, i)->number - 1);
 		next = descriptor_at(builder, i)->number + 1ULL;
-		rc = make_way(remote, err);
+		rc = sp_batch_make_room(remote, err);
 	}
 	close_between(remote, next, UINT_MAX);
 	if (!rc)

@@ -10,6 +10,7 @@
 
 #include "base/io.h"
 #include "proc/status.h"
+
 #include "settings.pb-c.h"
 
 #include <fcntl.h>
@@ -67,7 +68,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 static Sealpoint__FileSystemContext *unpack(ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__FileSystemContext *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__file_system_context__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__file_system_context__descriptor, err);
 
 	if (message && (message->root[0] != '/' || message->working_directory[0] != '/')) {
 		sp_fail(err, EBADMSG, "its directories are not absolute paths");

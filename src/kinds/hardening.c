@@ -6,6 +6,7 @@
 #include "kinds/registry.h"
 
 #include "base/kernel_abi.h"
+
 #include "credentials.pb-c.h"
 
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
@@ -32,7 +33,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Hardening *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__hardening__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__hardening__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
@@ -48,7 +49,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__Hardening *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__hardening__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__hardening__descriptor, NULL);
 
 	if (message)
 		snprintf(text, size, "%sdumpable%s", message->dumpable ? "" : "not ",

@@ -4,25 +4,19 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-#ifndef IPPROTO_MPTCP
-#define IPPROTO_MPTCP 262
-#endif
-
 bool sp_inet_socket_is(const struct sp_open_file *file, int type, int protocol)
 {
-	int family = 0, its_type = 0, its_protocol = 0;
-	socklen_t size = sizeof(int);
+	int family, its_protocol;
 
-	if (!S_ISSOCK(file->stat.st_mode) ||
-	    getsockopt(file->fd, SOL_SOCKET, SO_DOMAIN, &family, &size) < 0 ||
-	    getsockopt(file->fd, SOL_SOCKET, SO_TYPE, &its_type, &size) < 0 ||
-	    getsockopt(file->fd, SOL_SOCKET, SO_PROTOCOL, &its_protocol, &size) < 0)
+	if (!S_ISSOCK(file->stat.st_mode))
 		return false;
+	family = sp_socket_number(file->fd, SO_DOMAIN);
+	its_protocol = sp_socket_number(file->fd, SO_PROTOCOL);
 	/* It behaves as TCP in every way that is of interest here. */
 	if (its_protocol == IPPROTO_MPTCP)
 		its_protocol = IPPROTO_TCP;
-	return (family == AF_INET || family == AF_INET6) && its_type == type &&
-	       its_protocol == protocol;
+	return (family == AF_INET || family == AF_INET6) && its_protocol == protocol &&
+	       sp_socket_number(file->fd, SO_TYPE) == type;
 }
 
 /* --- addresses --- */
@@ -77,15 +71,6 @@ static bool is_bound(const union sp_inet_address *address)
 
 /* --- saving and making --- */
 
-static uint32_t number_option(int fd, int name)
-{
-	int value = 0;
-	socklen_t size = sizeof(value);
-
-	getsockopt(fd, SOL_SOCKET, name, &value, &size);
-	return (uint32_t)value;
-}
-
 int sp_inet_socket_save(int fd, struct sp_inet_socket *socket, struct sp_error *err)
 {
 	socklen_t size = sizeof(socket->local);
@@ -95,9 +80,9 @@ int sp_inet_socket_save(int fd, struct sp_inet_socket *socket, struct sp_error *
 		return sp_fail_errno(err, errno, "getsockname");
 	if (sp_socket_options_save(fd, &socket->options, err) < 0)
 		return -err->code;
-	socket->message.family = number_option(fd, SO_DOMAIN);
-	socket->message.type = number_option(fd, SO_TYPE);
-	socket->message.protocol = number_option(fd, SO_PROTOCOL);
+	socket->message.family = (uint32_t)sp_socket_number(fd, SO_DOMAIN);
+	socket->message.type = (uint32_t)sp_socket_number(fd, SO_TYPE);
+	socket->message.protocol = (uint32_t)sp_socket_number(fd, SO_PROTOCOL);
 	socket->message.local = sp_inet_address_bytes(&socket->local);
 	socket->message.options = socket->options.list;
 	socket->message.n_options = socket->options.count;

@@ -9,13 +9,13 @@
  * be put into another queue. inotify has a word for just this: the restored program reads
  * IN_Q_OVERFLOW ("events were lost, look for yourself"), which every user of inotify has to expect.
  */
-#include "kinds/file_table.h"
 #include "kinds/registry.h"
+
+#include "base/io.h"
+#include "kinds/file_table.h"
 #include "proc/fdinfo.h"
 
 #include "inotify.pb-c.h"
-
-#include "base/io.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@
 #define INOTIFY_IOC_SETNEXTWD _IOW('I', 0, int32_t) /* linux/inotify.h, 4.17 */
 #endif
 
-static bool inotify_claims(const struct sp_open_file *file)
+static bool claims(const struct sp_open_file *file)
 {
 	return !strcmp(file->link, "anon_inode:inotify");
 }
@@ -206,8 +206,8 @@ static void free_watches(struct sp_array *watches)
 	sp_array_release(watches);
 }
 
-static int inotify_save(struct sp_file_saver *saver, const struct sp_open_file *file,
-                        struct sp_blob *body, struct sp_error *err)
+static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
+                struct sp_error *err)
 {
 	static const char key[] = "inotify wd:";
 	Sealpoint__Inotify message = SEALPOINT__INOTIFY__INIT;
@@ -333,11 +333,11 @@ static int overflow_queue(int inotify, struct sp_error *err)
 	return drain_queue(inotify, limit, err);
 }
 
-static int inotify_open(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
+static int open_inotify(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
                         struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Inotify *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__inotify__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__inotify__descriptor, err);
 	sp_cleanup_close int made = -1;
 
 	if (!message)
@@ -354,10 +354,10 @@ static int inotify_open(struct sp_file_builder *builder, const Sealpoint__OpenFi
 	return 0;
 }
 
-static void inotify_describe(ProtobufCBinaryData body, char *text, size_t size)
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__Inotify *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__inotify__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__inotify__descriptor, NULL);
 
 	if (message)
 		snprintf(text, size, "%zu watches%s%s%s", message->n_watches,
@@ -366,11 +366,11 @@ static void inotify_describe(ProtobufCBinaryData body, char *text, size_t size)
 		         message->events_lost ? ", events lost" : "");
 }
 
-static int inotify_check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
-                         struct sp_error *err)
+static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
+                 struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Inotify *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__inotify__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__inotify__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
@@ -385,12 +385,12 @@ static int inotify_check(const struct sp_checkpoint *checkpoint, const Sealpoint
 	return 0;
 }
 
-const struct sp_file_kind sp_inotify_kind = {
+const struct sp_file_kind sp_kind_inotify = {
         .name = "inotify",
         .title = "inotify",
-        .claims = inotify_claims,
-        .save = inotify_save,
-        .open = inotify_open,
-        .describe = inotify_describe,
-        .check = inotify_check,
+        .claims = claims,
+        .save = save,
+        .open = open_inotify,
+        .describe = describe,
+        .check = check,
 };

@@ -74,7 +74,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__IntervalTimers *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__interval_timers__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__interval_timers__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
@@ -98,7 +98,7 @@ static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	static const char *const names[TIMERS] = {"real", "virtual", "profiling"};
 	sp_cleanup_message Sealpoint__IntervalTimers *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__interval_timers__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__interval_timers__descriptor, NULL);
 	size_t used = 0;
 
 	for (size_t i = 0; message && i < message->n_timers && used < size; i++) {

@@ -20,8 +20,8 @@ void sp_blob_release(struct sp_blob *blob)
 	blob->size = 0;
 }
 
-ProtobufCMessage *sp_blob_unpack(ProtobufCBinaryData body,
-                                 const ProtobufCMessageDescriptor *descriptor, struct sp_error *err)
+void *sp_blob_unpack(ProtobufCBinaryData body, const ProtobufCMessageDescriptor *descriptor,
+                     struct sp_error *err)
 {
 	ProtobufCMessage *message =
 	        protobuf_c_message_unpack(descriptor, NULL, body.len, body.data);

@@ -36,10 +36,12 @@ struct sp_blob {
 
 void sp_blob_pack(struct sp_blob *blob, const ProtobufCMessage *message);
 void sp_blob_release(struct sp_blob *blob);
-/** NULL and EBADMSG with the message's name if the bytes are not such a message. */
-ProtobufCMessage *sp_blob_unpack(ProtobufCBinaryData body,
-                                 const ProtobufCMessageDescriptor *descriptor,
-                                 struct sp_error *err);
+/**
+ * The message of that type, to be freed with sp_cleanup_message; NULL and EBADMSG with the message's
+ * name if the bytes are none.
+ */
+void *sp_blob_unpack(ProtobufCBinaryData body, const ProtobufCMessageDescriptor *descriptor,
+                     struct sp_error *err);
 /** A message (of any type) that is freed at the end of its scope. */
 #define sp_cleanup_message sp_cleanup(sp_message_scope)
 static inline void sp_message_scope(void *pointer)

@@ -7,6 +7,7 @@
 #include "kinds/registry.h"
 
 #include "proc/capability.h"
+
 #include "settings.pb-c.h"
 
 #include <linux/capability.h>
@@ -69,7 +70,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 static Sealpoint__Limits *unpack(ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Limits *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__limits__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__limits__descriptor, err);
 
 	for (size_t i = 0; message && i < message->n_limits; i++)
 		if (message->limits[i]->resource >= RLIM_NLIMITS) {

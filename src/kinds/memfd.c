@@ -10,15 +10,15 @@
  * executable is made so (MFD_NOEXEC_SEAL), any other one asks for MFD_EXEC, which a system can
  * forbid (sysctl vm.memfd_noexec).
  */
-#include "kinds/file_build.h"
-#include "kinds/file_table.h"
-#include "kinds/huge_file.h"
 #include "kinds/registry.h"
-
-#include "memfd.pb-c.h"
 
 #include "base/io.h"
 #include "base/kernel_abi.h"
+#include "kinds/file_build.h"
+#include "kinds/file_table.h"
+#include "kinds/huge_file.h"
+
+#include "memfd.pb-c.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -32,7 +32,7 @@
 	(F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE | \
 	 F_SEAL_EXEC)
 
-static bool memfd_claims(const struct sp_open_file *file)
+static bool claims(const struct sp_open_file *file)
 {
 	size_t length = strlen(file->link), suffix = strlen(LINK_SUFFIX);
 
@@ -82,8 +82,8 @@ static int save_file(struct sp_file_saver *saver, const struct sp_open_file *fil
 	return sp_file_save_contents(saver, file, &message->object, err);
 }
 
-static int memfd_save(struct sp_file_saver *saver, const struct sp_open_file *file,
-                      struct sp_blob *body, struct sp_error *err)
+static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
+                struct sp_error *err)
 {
 	Sealpoint__Memfd message = SEALPOINT__MEMFD__INIT;
 	Sealpoint__MemfdFile inode = SEALPOINT__MEMFD_FILE__INIT;
@@ -136,11 +136,11 @@ static int make_file(struct sp_file_builder *builder, const Sealpoint__MemfdFile
 	return 0;
 }
 
-static int memfd_open(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
+static int open_memfd(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
                       struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Memfd *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__memfd__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__memfd__descriptor, err);
 	sp_cleanup_close int made = -1;
 	sp_cleanup_close int view = -1;
 	int base;
@@ -163,11 +163,11 @@ static int memfd_open(struct sp_file_builder *builder, const Sealpoint__OpenFile
 }
 
 /* Seals are set through an open file that may write, of which the checkpoint need not have any. */
-static int memfd_settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
-                        struct sp_error *err)
+static int settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                  struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Memfd *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__memfd__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__memfd__descriptor, err);
 	sp_cleanup_close int writable = -1;
 
 	if (!message)
@@ -182,10 +182,10 @@ static int memfd_settle(struct sp_file_builder *builder, const Sealpoint__OpenFi
 	return 0;
 }
 
-static void memfd_describe(ProtobufCBinaryData body, char *text, size_t size)
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__Memfd *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__memfd__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__memfd__descriptor, NULL);
 
 	if (message && message->file)
 		snprintf(text, size, "\"%s\", %" PRIu64 " bytes, seals 0x%x, position %" PRId64,
@@ -195,11 +195,11 @@ static void memfd_describe(ProtobufCBinaryData body, char *text, size_t size)
 		snprintf(text, size, "another view, position %" PRId64, message->position);
 }
 
-static int memfd_check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
-                       struct sp_error *err)
+static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
+                 struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Memfd *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__memfd__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__memfd__descriptor, err);
 	const Sealpoint__MemfdFile *inode = message ? message->file : NULL;
 
 	if (!message)
@@ -218,13 +218,13 @@ static int memfd_check(const struct sp_checkpoint *checkpoint, const Sealpoint__
 	return 0;
 }
 
-const struct sp_file_kind sp_memfd_kind = {
+const struct sp_file_kind sp_kind_memfd = {
         .name = "memfd",
         .title = "memfd",
-        .claims = memfd_claims,
-        .save = memfd_save,
-        .open = memfd_open,
-        .settle = memfd_settle,
-        .describe = memfd_describe,
-        .check = memfd_check,
+        .claims = claims,
+        .save = save,
+        .open = open_memfd,
+        .settle = settle,
+        .describe = describe,
+        .check = check,
 };

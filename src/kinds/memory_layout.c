@@ -10,6 +10,7 @@
 
 #include "base/io.h"
 #include "proc/stat.h"
+
 #include "settings.pb-c.h"
 
 #include <elf.h>
@@ -78,7 +79,7 @@ static struct prctl_mm_map to_map(const Sealpoint__MemoryLayout *message)
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__MemoryLayout *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__memory_layout__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__memory_layout__descriptor, err);
 	uint32_t executable = builder->process->executable_file;
 	struct sp_remote *remote = builder->remote;
 	struct prctl_mm_map map;
@@ -103,7 +104,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__MemoryLayout *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__memory_layout__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__memory_layout__descriptor, NULL);
 
 	if (message)
 		snprintf(text, size, "heap %#llx to %#llx", (unsigned long long)message->start_brk,
@@ -115,7 +116,7 @@ static int core_note(ProtobufCBinaryData body, uint32_t *type, struct sp_blob *n
                      struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__MemoryLayout *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__memory_layout__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__memory_layout__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;

@@ -35,7 +35,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 
 static Sealpoint__PathOnly *unpack(ProtobufCBinaryData body, struct sp_error *err)
 {
-	return (Sealpoint__PathOnly *)sp_blob_unpack(body, &sealpoint__path_only__descriptor, err);
+	return sp_blob_unpack(body, &sealpoint__path_only__descriptor, err);
 }
 
 static int open_path(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
@@ -66,7 +66,7 @@ static void describe(ProtobufCBinaryData body, char *text, size_t size)
 		snprintf(text, size, "%s", message->path);
 }
 
-const struct sp_file_kind sp_path_only_kind = {
+const struct sp_file_kind sp_kind_path_only = {
         .name = "path-only",
         .title = "path descriptor",
         .claims = claims,

@@ -11,6 +11,7 @@
 #include "kinds/registry.h"
 
 #include "proc/status.h"
+
 #include "signals.pb-c.h"
 
 #include <errno.h>
@@ -128,10 +129,8 @@ static int queue_one(struct sp_facet_builder *builder, ProtobufCBinaryData saved
 	memcpy(&info, saved.data, sizeof(info));
 	if (info.si_signo == remote->marker_signal)
 		rc = block_all(remote, err);
-	if (rc == 0 && sp_batch_nearly_full(remote)) {
-		rc = sp_batch_run(remote, err);
-		sp_batch_begin(remote);
-	}
+	if (rc == 0)
+		rc = sp_batch_make_room(remote, err);
 	if (rc < 0)
 		return rc;
 	place = sp_batch_put(remote, &info, sizeof(info));
@@ -148,7 +147,7 @@ static int queue_again(struct sp_facet_builder *builder, ProtobufCBinaryData bod
                        struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__PendingSignals *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__pending_signals__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__pending_signals__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
@@ -177,7 +176,7 @@ static int rebuild_shared(struct sp_facet_builder *builder, ProtobufCBinaryData 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__PendingSignals *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__pending_signals__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__pending_signals__descriptor, NULL);
 
 	if (message)
 		snprintf(text, size, "%zu", message->n_siginfo);

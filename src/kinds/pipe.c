@@ -232,7 +232,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 
 static Sealpoint__Pipe *unpack(ProtobufCBinaryData body, struct sp_error *err)
 {
-	return (Sealpoint__Pipe *)sp_blob_unpack(body, &sealpoint__pipe__descriptor, err);
+	return sp_blob_unpack(body, &sealpoint__pipe__descriptor, err);
 }
 
 static int write_contents(int writer, const Sealpoint__Pipe__State *state, struct sp_error *err)
@@ -428,7 +428,7 @@ static void describe(ProtobufCBinaryData body, char *text, size_t size)
 		snprintf(text, size, "%zu bytes waiting", waiting_bytes(message));
 }
 
-const struct sp_file_kind sp_pipe_kind = {
+const struct sp_file_kind sp_kind_pipe = {
         .name = "pipe",
         .title = "pipe",
         .claims = claims,

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/kernel_abi.h"
+
 #include "timers.pb-c.h"
 
 #include <fcntl.h>
@@ -195,16 +196,12 @@ static remote_addr add_timer(struct sp_remote *remote, const Sealpoint__PosixTim
 static int make_with_ids(struct sp_remote *remote, const Sealpoint__PosixTimers *message,
                          struct sp_error *err)
 {
-	int rc;
-
 	sp_batch_begin(remote);
 	for (size_t i = 0; i < message->n_timers; i++) {
-		if (sp_batch_nearly_full(remote)) {
-			rc = sp_batch_run(remote, err);
-			if (rc < 0)
-				return rc;
-			sp_batch_begin(remote);
-		}
+		int rc = sp_batch_make_room(remote, err);
+
+		if (rc < 0)
+			return rc;
 		add_timer(remote, message->timers[i]);
 	}
 	sp_batch_call(remote, "leave the choice of timer ids to the kernel", SYS_prctl,
@@ -269,7 +266,7 @@ static int make_by_counting(struct sp_remote *remote, const Sealpoint__PosixTime
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__PosixTimers *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__posix_timers__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__posix_timers__descriptor, err);
 	int64_t result;
 	int rc;
 
@@ -293,7 +290,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__PosixTimers *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__posix_timers__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__posix_timers__descriptor, NULL);
 	size_t armed = 0;
 
 	if (!message)

@@ -9,6 +9,7 @@
 #include "base/io.h"
 #include "base/kernel_abi.h"
 #include "proc/capability.h"
+
 #include "settings.pb-c.h"
 
 #include <errno.h>
@@ -170,7 +171,7 @@ static int set_prctls(struct sp_remote *remote, const Sealpoint__ProcessSettings
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__ProcessSettings *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__process_settings__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__process_settings__descriptor, err);
 	uint32_t pid = builder->process->pid;
 	int rc;
 
@@ -188,7 +189,7 @@ static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData bod
                  struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__ProcessSettings *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__process_settings__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__process_settings__descriptor, err);
 	long own;
 	int rc;
 
@@ -208,7 +209,7 @@ static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData bod
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__ProcessSettings *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__process_settings__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__process_settings__descriptor, NULL);
 
 	if (message)
 		snprintf(text, size, "oom_score_adj %d%s%s%s", message->oom_score_adj,

@@ -1,27 +1,27 @@
-/* The declarations of all kinds, for registry.c alone: one line per kind. */
+/* Every kind by name, one line each: its own file defines it, registry.c lists it. */
 #ifndef SEALPOINT_KINDS_REGISTRY_H
 #define SEALPOINT_KINDS_REGISTRY_H
 
 #include "kinds/kind.h"
 
-extern const struct sp_file_kind sp_device_kind;
-extern const struct sp_file_kind sp_directory_kind;
-extern const struct sp_file_kind sp_path_only_kind;
-extern const struct sp_file_kind sp_pipe_kind;
-extern const struct sp_file_kind sp_regular_kind;
-extern const struct sp_file_kind sp_terminal_kind;
-extern const struct sp_file_kind sp_epoll_kind;
-extern const struct sp_file_kind sp_eventfd_kind;
-extern const struct sp_file_kind sp_inotify_kind;
-extern const struct sp_file_kind sp_memfd_kind;
-extern const struct sp_file_kind sp_shared_memory_kind;
-extern const struct sp_file_kind sp_signalfd_kind;
-extern const struct sp_file_kind sp_tcp_listen_kind;
-extern const struct sp_file_kind sp_tcp_socket_kind;
-extern const struct sp_file_kind sp_timerfd_kind;
-extern const struct sp_file_kind sp_udp_kind;
-extern const struct sp_file_kind sp_unix_listen_kind;
-extern const struct sp_file_kind sp_unix_socket_kind;
+extern const struct sp_file_kind sp_kind_device;
+extern const struct sp_file_kind sp_kind_directory;
+extern const struct sp_file_kind sp_kind_path_only;
+extern const struct sp_file_kind sp_kind_pipe;
+extern const struct sp_file_kind sp_kind_regular;
+extern const struct sp_file_kind sp_kind_terminal;
+extern const struct sp_file_kind sp_kind_epoll;
+extern const struct sp_file_kind sp_kind_eventfd;
+extern const struct sp_file_kind sp_kind_inotify;
+extern const struct sp_file_kind sp_kind_memfd;
+extern const struct sp_file_kind sp_kind_shared_memory;
+extern const struct sp_file_kind sp_kind_signalfd;
+extern const struct sp_file_kind sp_kind_tcp_listen;
+extern const struct sp_file_kind sp_kind_tcp_socket;
+extern const struct sp_file_kind sp_kind_timerfd;
+extern const struct sp_file_kind sp_kind_udp;
+extern const struct sp_file_kind sp_kind_unix_listen;
+extern const struct sp_file_kind sp_kind_unix_socket;
 
 extern const struct sp_facet sp_facet_namespaces;
 extern const struct sp_facet sp_facet_session;

@@ -119,8 +119,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 
 static Sealpoint__RegularFile *unpack(ProtobufCBinaryData body, struct sp_error *err)
 {
-	return (Sealpoint__RegularFile *)sp_blob_unpack(body, &sealpoint__regular_file__descriptor,
-	                                                err);
+	return sp_blob_unpack(body, &sealpoint__regular_file__descriptor, err);
 }
 
 /* --- restore: files with a name --- */
@@ -338,7 +337,7 @@ static void describe(ProtobufCBinaryData body, char *text, size_t size)
 		         (long long)message->position);
 }
 
-const struct sp_file_kind sp_regular_kind = {
+const struct sp_file_kind sp_kind_regular = {
         .name = "regular",
         .title = "regular file",
         .claims = claims,

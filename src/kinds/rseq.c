@@ -10,6 +10,7 @@
 #include "kinds/registry.h"
 
 #include "base/kernel_abi.h"
+
 #include "thread.pb-c.h"
 
 #include <errno.h>
@@ -44,7 +45,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Rseq *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__rseq__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__rseq__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;

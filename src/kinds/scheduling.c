@@ -7,6 +7,7 @@
 
 #include "base/io.h"
 #include "proc/capability.h"
+
 #include "scheduling.pb-c.h"
 
 #include <errno.h>
@@ -210,7 +211,7 @@ static int set_timer_slack(pid_t tid, const Sealpoint__Scheduling *message, stru
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Scheduling *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__scheduling__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__scheduling__descriptor, err);
 	pid_t tid = (pid_t)builder->thread->tid;
 	int rc;
 
@@ -254,7 +255,7 @@ static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData bod
                  struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Scheduling *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__scheduling__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__scheduling__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
@@ -271,7 +272,7 @@ static void describe(ProtobufCBinaryData body, char *text, size_t size)
 	static const char *const policies[] = {"other", "fifo", "rr",       "batch",
 	                                       "iso",   "idle", "deadline", "ext"};
 	sp_cleanup_message Sealpoint__Scheduling *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__scheduling__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__scheduling__descriptor, NULL);
 
 	if (!message)
 		return;

@@ -16,8 +16,9 @@
  */
 #include "kinds/registry.h"
 
-#include "credentials.pb-c.h"
 #include "proc/status.h"
+
+#include "credentials.pb-c.h"
 
 #include <errno.h>
 #include <linux/filter.h>
@@ -126,7 +127,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 static Sealpoint__Seccomp *unpack(ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Seccomp *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__seccomp__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__seccomp__descriptor, err);
 
 	for (size_t i = 0; message && i < message->n_filters; i++) {
 		size_t size = message->filters[i]->program.len;

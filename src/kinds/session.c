@@ -7,6 +7,7 @@
 #include "kinds/registry.h"
 
 #include "proc/stat.h"
+
 #include "settings.pb-c.h"
 
 #include <sys/syscall.h>
@@ -40,7 +41,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Session *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__session__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__session__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
@@ -56,7 +57,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__Session *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__session__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__session__descriptor, NULL);
 
 	if (message && message->leads_session)
 		snprintf(text, size, "leads its own");

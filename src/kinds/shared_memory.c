@@ -9,12 +9,12 @@
  * alike. System V segments look similar but have an identity of their own (shmget(2)); they are
  * refused.
  */
-#include "kinds/file_build.h"
+#include "kinds/registry.h"
 
 #include "base/io.h"
+#include "kinds/file_build.h"
 #include "kinds/file_table.h"
 #include "kinds/huge_file.h"
-#include "kinds/registry.h"
 
 #include "shared_memory.pb-c.h"
 
@@ -31,15 +31,15 @@ static bool is_system_v(const struct sp_open_file *file)
 	return !strncmp(file->link, SYSTEM_V_PREFIX, strlen(SYSTEM_V_PREFIX));
 }
 
-static bool shared_memory_claims(const struct sp_open_file *file)
+static bool claims(const struct sp_open_file *file)
 {
 	return S_ISREG(file->stat.st_mode) && !file->stat.st_nlink &&
 	       (is_system_v(file) || !strcmp(file->link, "/dev/zero (deleted)") ||
 	        !strcmp(file->link, "/anon_hugepage (deleted)"));
 }
 
-static int shared_memory_save(struct sp_file_saver *saver, const struct sp_open_file *file,
-                              struct sp_blob *body, struct sp_error *err)
+static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
+                struct sp_error *err)
 {
 	Sealpoint__SharedMemory message = SEALPOINT__SHARED_MEMORY__INIT;
 
@@ -100,11 +100,11 @@ static int make_memory(const Sealpoint__SharedMemory *message, struct sp_error *
 	return fd;
 }
 
-static int shared_memory_open(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+static int open_shared_memory(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
                               int *fd, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__SharedMemory *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__shared_memory__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__shared_memory__descriptor, err);
 	sp_cleanup_close int made = -1;
 
 	if (!message)
@@ -120,21 +120,21 @@ static int shared_memory_open(struct sp_file_builder *builder, const Sealpoint__
 	return 0;
 }
 
-static void shared_memory_describe(ProtobufCBinaryData body, char *text, size_t size)
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__SharedMemory *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__shared_memory__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__shared_memory__descriptor, NULL);
 
 	if (message)
 		snprintf(text, size, "%" PRIu64 " bytes%s", message->size,
 		         message->huge_page_shift ? " in huge pages" : "");
 }
 
-static int shared_memory_check(const struct sp_checkpoint *checkpoint,
-                               const Sealpoint__OpenFile *file, struct sp_error *err)
+static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
+                 struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__SharedMemory *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__shared_memory__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__shared_memory__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
@@ -144,12 +144,12 @@ static int shared_memory_check(const struct sp_checkpoint *checkpoint,
 	return 0;
 }
 
-const struct sp_file_kind sp_shared_memory_kind = {
+const struct sp_file_kind sp_kind_shared_memory = {
         .name = "shared-memory",
         .title = "shared anonymous memory",
-        .claims = shared_memory_claims,
-        .save = shared_memory_save,
-        .open = shared_memory_open,
-        .describe = shared_memory_describe,
-        .check = shared_memory_check,
+        .claims = claims,
+        .save = save,
+        .open = open_shared_memory,
+        .describe = describe,
+        .check = check,
 };

@@ -77,7 +77,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__SignalActions *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__signal_actions__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__signal_actions__descriptor, err);
 	struct kernel_sigaction actions[SIGNALS + 1] = {};
 	remote_addr room;
 
@@ -104,7 +104,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__SignalActions *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__signal_actions__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__signal_actions__descriptor, NULL);
 	unsigned handled = 0, ignored = 0;
 
 	for (size_t i = 0; message && i < message->n_actions; i++) {

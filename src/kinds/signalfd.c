@@ -3,6 +3,7 @@
  * in the process or the thread.
  */
 #include "kinds/registry.h"
+
 #include "proc/fdinfo.h"
 
 #include "signalfd.pb-c.h"
@@ -12,13 +13,13 @@
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 
-static bool signalfd_claims(const struct sp_open_file *file)
+static bool claims(const struct sp_open_file *file)
 {
 	return !strcmp(file->link, "anon_inode:[signalfd]");
 }
 
-static int signalfd_save(struct sp_file_saver *saver, const struct sp_open_file *file,
-                         struct sp_blob *body, struct sp_error *err)
+static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
+                struct sp_error *err)
 {
 	Sealpoint__Signalfd message = SEALPOINT__SIGNALFD__INIT;
 
@@ -28,11 +29,11 @@ static int signalfd_save(struct sp_file_saver *saver, const struct sp_open_file 
 	return 0;
 }
 
-static int signalfd_open(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
+static int open_signalfd(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
                          struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Signalfd *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__signalfd__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__signalfd__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
@@ -43,20 +44,20 @@ static int signalfd_open(struct sp_file_builder *builder, const Sealpoint__OpenF
 	return 0;
 }
 
-static void signalfd_describe(ProtobufCBinaryData body, char *text, size_t size)
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__Signalfd *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__signalfd__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__signalfd__descriptor, NULL);
 
 	if (message)
 		snprintf(text, size, "signals 0x%" PRIx64, message->mask);
 }
 
-const struct sp_file_kind sp_signalfd_kind = {
+const struct sp_file_kind sp_kind_signalfd = {
         .name = "signalfd",
         .title = "signalfd",
-        .claims = signalfd_claims,
-        .save = signalfd_save,
-        .open = signalfd_open,
-        .describe = signalfd_describe,
+        .claims = claims,
+        .save = save,
+        .open = open_signalfd,
+        .describe = describe,
 };

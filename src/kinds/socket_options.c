@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/kernel_abi.h"
 
 #include <linux/filter.h>
 #include <linux/in6.h>
@@ -15,11 +16,8 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
-/* Newer than the headers of the oldest supported system, or hidden by them. */
 enum {
-	OPTION_SO_BUF_LOCK = 72,         /* asm-generic/socket.h, 5.14 */
-	OPTION_IP_LOCAL_PORT_RANGE = 51, /* linux/in.h, 6.3 */
-	OPTION_TCP_CA_NAME_MAX = 16,
+	CONGESTION_NAME_MAX = 16, /* TCP_CA_NAME_MAX of the kernel */
 	OPTION_SIZE_MAX = 16,
 };
 
@@ -88,7 +86,7 @@ static const struct option options[] = {
         NUMBER(IPPROTO_IP, IP_FREEBIND),
         NUMBER(IPPROTO_IP, IP_TRANSPARENT),
         NUMBER(IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT),
-        NUMBER(IPPROTO_IP, OPTION_IP_LOCAL_PORT_RANGE),
+        NUMBER(IPPROTO_IP, IP_LOCAL_PORT_RANGE),
         NUMBER(IPPROTO_IP, IP_MULTICAST_ALL),
         NUMBER(IPPROTO_IP, IP_MULTICAST_LOOP),
         NUMBER(IPPROTO_IP, IP_MULTICAST_TTL),
@@ -124,7 +122,7 @@ static const struct option options[] = {
         NUMBER(IPPROTO_TCP, TCP_NOTSENT_LOWAT),
         NUMBER(IPPROTO_TCP, TCP_SAVE_SYN),
         NUMBER(IPPROTO_TCP, TCP_INQ),
-        TEXT(IPPROTO_TCP, TCP_CONGESTION, OPTION_TCP_CA_NAME_MAX),
+        TEXT(IPPROTO_TCP, TCP_CONGESTION, CONGESTION_NAME_MAX),
         NUMBER(SOL_SOCKET, SO_PRIORITY),
 };
 
@@ -140,6 +138,14 @@ static const struct option *find_option(const Sealpoint__SocketOption *saved)
 }
 
 /* --- saving --- */
+
+int sp_socket_number(int fd, int option)
+{
+	int value;
+	socklen_t size = sizeof(value);
+
+	return getsockopt(fd, SOL_SOCKET, option, &value, &size) < 0 ? -1 : value;
+}
 
 /* A socket that has a filter can report how long it is, or that it may not be read. */
 static int refuse_filter(int fd, struct sp_error *err)
@@ -158,13 +164,13 @@ static int refuse_filter(int fd, struct sp_error *err)
 /* A buffer size that the program has chosen; what the kernel tunes itself is left to it. */
 static bool is_tuned_by_kernel(int fd, const struct option *option)
 {
-	int lock = 0;
-	socklen_t size = sizeof(lock);
+	int lock;
 
 	if (option->level != SOL_SOCKET || (option->name != SO_SNDBUF && option->name != SO_RCVBUF))
 		return false;
-	getsockopt(fd, SOL_SOCKET, OPTION_SO_BUF_LOCK, &lock, &size);
-	return !(lock & (option->name == SO_SNDBUF ? 1 : 2)); /* SOCK_{SND,RCV}BUF_LOCK */
+	lock = sp_socket_number(fd, SO_BUF_LOCK);
+	return lock < 0 ||
+	       !(lock & (option->name == SO_SNDBUF ? 1 : 2)); /* SOCK_{SND,RCV}BUF_LOCK */
 }
 
 /* The socket's own value, or 0 if it has no such option. */

@@ -12,6 +12,9 @@
 
 struct sp_error;
 
+/** The value of a SOL_SOCKET option that is an int, or -1 if the socket has no such option. */
+int sp_socket_number(int fd, int option);
+
 struct sp_socket_options {
 	Sealpoint__SocketOption **list; /* for the `options` of a message */
 	size_t count;

@@ -5,8 +5,9 @@
  * Connections in the backlog that the program has not accepted yet are established connections and
  * are treated so: refused, or dropped with --tcp-close.
  */
-#include "kinds/inet_socket.h"
 #include "kinds/registry.h"
+
+#include "kinds/inet_socket.h"
 
 #include "tcp_listen.pb-c.h"
 
@@ -20,13 +21,10 @@ static int get_tcp_info(int fd, struct tcp_info *info)
 	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &size);
 }
 
-static bool tcp_listen_claims(const struct sp_open_file *file)
+static bool claims(const struct sp_open_file *file)
 {
-	int listens = 0;
-	socklen_t size = sizeof(listens);
-
 	return sp_inet_socket_is(file, SOCK_STREAM, IPPROTO_TCP) &&
-	       !getsockopt(file->fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) && listens;
+	       sp_socket_number(file->fd, SO_ACCEPTCONN) == 1;
 }
 
 static int check_waiting(struct sp_file_saver *saver, const struct sp_open_file *file,
@@ -49,8 +47,8 @@ static int check_waiting(struct sp_file_saver *saver, const struct sp_open_file 
 	return 0;
 }
 
-static int tcp_listen_save(struct sp_file_saver *saver, const struct sp_open_file *file,
-                           struct sp_blob *body, struct sp_error *err)
+static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
+                struct sp_error *err)
 {
 	Sealpoint__TcpListen message = SEALPOINT__TCP_LISTEN__INIT;
 	sp_cleanup_inet_socket struct sp_inet_socket socket = {0};
@@ -69,11 +67,11 @@ static int tcp_listen_save(struct sp_file_saver *saver, const struct sp_open_fil
 	return 0;
 }
 
-static int tcp_listen_open(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+static int open_tcp_listen(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
                            int *fd, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__TcpListen *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__tcp_listen__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__tcp_listen__descriptor, err);
 	sp_cleanup_close int made = -1;
 	char text[SP_INET_TEXT];
 
@@ -90,10 +88,10 @@ static int tcp_listen_open(struct sp_file_builder *builder, const Sealpoint__Ope
 	return 0;
 }
 
-static void tcp_listen_describe(ProtobufCBinaryData body, char *text, size_t size)
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__TcpListen *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__tcp_listen__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__tcp_listen__descriptor, NULL);
 	char address[SP_INET_TEXT];
 
 	if (!message || sp_inet_socket_check(message->socket, SOCK_STREAM, NULL) < 0)
@@ -102,23 +100,23 @@ static void tcp_listen_describe(ProtobufCBinaryData body, char *text, size_t siz
 	snprintf(text, size, "%s, backlog %u", address, message->backlog);
 }
 
-static int tcp_listen_check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
-                            struct sp_error *err)
+static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
+                 struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__TcpListen *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__tcp_listen__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__tcp_listen__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
 	return sp_inet_socket_check(message->socket, SOCK_STREAM, err);
 }
 
-const struct sp_file_kind sp_tcp_listen_kind = {
+const struct sp_file_kind sp_kind_tcp_listen = {
         .name = "tcp-listen",
         .title = "listening TCP socket",
-        .claims = tcp_listen_claims,
-        .save = tcp_listen_save,
-        .open = tcp_listen_open,
-        .describe = tcp_listen_describe,
-        .check = tcp_listen_check,
+        .claims = claims,
+        .save = save,
+        .open = open_tcp_listen,
+        .describe = describe,
+        .check = check,
 };

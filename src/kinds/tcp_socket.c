@@ -8,8 +8,9 @@
  * state from shutdown(2) alone: on a socket without a connection it fails with ENOTCONN, but the
  * kernel nevertheless shuts both directions, to wake up who waits for them.
  */
-#include "kinds/inet_socket.h"
 #include "kinds/registry.h"
+
+#include "kinds/inet_socket.h"
 
 #include "tcp_socket.pb-c.h"
 
@@ -17,7 +18,7 @@
 #include <poll.h>
 #include <string.h>
 
-static bool tcp_socket_claims(const struct sp_open_file *file)
+static bool claims(const struct sp_open_file *file)
 {
 	return sp_inet_socket_is(file, SOCK_STREAM, IPPROTO_TCP);
 }
@@ -81,8 +82,8 @@ static int refuse_error(int fd, struct sp_error *err)
 	return 0;
 }
 
-static int tcp_socket_save(struct sp_file_saver *saver, const struct sp_open_file *file,
-                           struct sp_blob *body, struct sp_error *err)
+static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
+                struct sp_error *err)
 {
 	Sealpoint__TcpSocket message = SEALPOINT__TCP_SOCKET__INIT;
 	sp_cleanup_inet_socket struct sp_inet_socket socket = {0};
@@ -109,11 +110,11 @@ static int tcp_socket_save(struct sp_file_saver *saver, const struct sp_open_fil
 	return 0;
 }
 
-static int tcp_socket_open(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+static int open_tcp_socket(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
                            int *fd, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__TcpSocket *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__tcp_socket__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__tcp_socket__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
@@ -125,10 +126,10 @@ static int tcp_socket_open(struct sp_file_builder *builder, const Sealpoint__Ope
 	return 0;
 }
 
-static void tcp_socket_describe(ProtobufCBinaryData body, char *text, size_t size)
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__TcpSocket *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__tcp_socket__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__tcp_socket__descriptor, NULL);
 	char address[SP_INET_TEXT];
 
 	if (!message || sp_inet_socket_check(message->socket, SOCK_STREAM, NULL) < 0)
@@ -138,23 +139,23 @@ static void tcp_socket_describe(ProtobufCBinaryData body, char *text, size_t siz
 	         message->finished ? "its connection is over" : "not connected");
 }
 
-static int tcp_socket_check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
-                            struct sp_error *err)
+static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
+                 struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__TcpSocket *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__tcp_socket__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__tcp_socket__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
 	return sp_inet_socket_check(message->socket, SOCK_STREAM, err);
 }
 
-const struct sp_file_kind sp_tcp_socket_kind = {
+const struct sp_file_kind sp_kind_tcp_socket = {
         .name = "tcp-socket",
         .title = "TCP socket",
-        .claims = tcp_socket_claims,
-        .save = tcp_socket_save,
-        .open = tcp_socket_open,
-        .describe = tcp_socket_describe,
-        .check = tcp_socket_check,
+        .claims = claims,
+        .save = save,
+        .open = open_tcp_socket,
+        .describe = describe,
+        .check = check,
 };

@@ -62,7 +62,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 
 static Sealpoint__Terminal *unpack(ProtobufCBinaryData body, struct sp_error *err)
 {
-	return (Sealpoint__Terminal *)sp_blob_unpack(body, &sealpoint__terminal__descriptor, err);
+	return sp_blob_unpack(body, &sealpoint__terminal__descriptor, err);
 }
 
 /*
@@ -114,7 +114,7 @@ static void describe(ProtobufCBinaryData body, char *text, size_t size)
 		snprintf(text, size, "%s, becomes the terminal of the restore", message->path);
 }
 
-const struct sp_file_kind sp_terminal_kind = {
+const struct sp_file_kind sp_kind_terminal = {
         .name = "terminal",
         .title = "terminal",
         .claims = claims,

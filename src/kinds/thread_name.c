@@ -2,6 +2,7 @@
 #include "kinds/registry.h"
 
 #include "base/io.h"
+
 #include "thread.pb-c.h"
 
 #include <fcntl.h>
@@ -33,7 +34,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__ThreadName *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__thread_name__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__thread_name__descriptor, err);
 	char name[NAME_SIZE] = "";
 
 	if (!message)
@@ -51,7 +52,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__ThreadName *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__thread_name__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__thread_name__descriptor, NULL);
 
 	if (message)
 		snprintf(text, size, "%.*s", (int)message->name.len, (char *)message->name.data);

@@ -65,7 +65,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__ThreadPointers *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__thread_pointers__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__thread_pointers__descriptor, err);
 	struct sp_remote *remote = builder->remote;
 
 	if (!message)
@@ -92,7 +92,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__ThreadPointers *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__thread_pointers__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__thread_pointers__descriptor, NULL);
 
 	if (message && message->stack_size)
 		snprintf(text, size, "alternate signal stack of %llu bytes",

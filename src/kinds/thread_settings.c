@@ -9,9 +9,11 @@
 #include "kinds/registry.h"
 
 #include "base/io.h"
+#include "base/kernel_abi.h"
 #include "proc/capability.h"
 #include "proc/stat.h"
 #include "proc/status.h"
+
 #include "thread.pb-c.h"
 
 #include <errno.h>
@@ -20,13 +22,6 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
-
-#ifndef PR_SET_IO_FLUSHER
-#define PR_SET_IO_FLUSHER 57 /* linux/prctl.h, 5.6 */
-#endif
-
-/* linux/ptrace.h, 6.4 */
-#define SP_PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG 0x4211
 
 enum { SPECULATION_FEATURES = 3 }; /* PR_SPEC_STORE_BYPASS, _INDIRECT_BRANCH, _L1D_FLUSH */
 
@@ -196,7 +191,7 @@ static int set_speculation(struct sp_remote *remote, const Sealpoint__ThreadSett
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__ThreadSettings *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__thread_settings__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__thread_settings__descriptor, err);
 	int rc;
 
 	if (!message)
@@ -209,7 +204,7 @@ static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData bod
                  struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__ThreadSettings *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__thread_settings__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__thread_settings__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;

@@ -9,7 +9,9 @@
  * nobody has read the ECANCELED yet.
  */
 #include "kinds/registry.h"
+
 #include "base/clock.h"
+#include "base/kernel_abi.h"
 #include "proc/fdinfo.h"
 
 #include "timerfd.pb-c.h"
@@ -19,11 +21,7 @@
 #include <sys/ioctl.h>
 #include <sys/timerfd.h>
 
-#ifndef TFD_IOC_SET_TICKS
-#define TFD_IOC_SET_TICKS _IOW('T', 0, uint64_t) /* linux/timerfd.h */
-#endif
-
-static bool timerfd_claims(const struct sp_open_file *file)
+static bool claims(const struct sp_open_file *file)
 {
 	return !strcmp(file->link, "anon_inode:[timerfd]");
 }
@@ -94,8 +92,8 @@ static int read_timer(int fd, Sealpoint__Timerfd *message, struct sp_error *err)
 	return 0;
 }
 
-static int timerfd_save(struct sp_file_saver *saver, const struct sp_open_file *file,
-                        struct sp_blob *body, struct sp_error *err)
+static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
+                struct sp_error *err)
 {
 	Sealpoint__Timerfd message = SEALPOINT__TIMERFD__INIT;
 
@@ -107,11 +105,11 @@ static int timerfd_save(struct sp_file_saver *saver, const struct sp_open_file *
 	return 0;
 }
 
-static int timerfd_open(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
+static int open_timerfd(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
                         struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Timerfd *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__timerfd__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__timerfd__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
@@ -131,11 +129,11 @@ static uint64_t expiration(const Sealpoint__Timerfd *message)
 	return clock_now(message->clock) + message->remaining_ns;
 }
 
-static int timerfd_settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
-                          struct sp_error *err)
+static int settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                  struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Timerfd *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__timerfd__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__timerfd__descriptor, err);
 	int fd = builder->fds[file->id];
 	struct itimerspec setting;
 
@@ -152,10 +150,10 @@ static int timerfd_settle(struct sp_file_builder *builder, const Sealpoint__Open
 	return 0;
 }
 
-static void timerfd_describe(ProtobufCBinaryData body, char *text, size_t size)
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__Timerfd *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__timerfd__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__timerfd__descriptor, NULL);
 
 	if (message)
 		snprintf(text, size,
@@ -165,12 +163,12 @@ static void timerfd_describe(ProtobufCBinaryData body, char *text, size_t size)
 		         message->interval_ns / 1000000, message->ticks);
 }
 
-const struct sp_file_kind sp_timerfd_kind = {
+const struct sp_file_kind sp_kind_timerfd = {
         .name = "timerfd",
         .title = "timerfd",
-        .claims = timerfd_claims,
-        .save = timerfd_save,
-        .open = timerfd_open,
-        .settle = timerfd_settle,
-        .describe = timerfd_describe,
+        .claims = claims,
+        .save = save,
+        .open = open_timerfd,
+        .settle = settle,
+        .describe = describe,
 };

@@ -3,21 +3,22 @@
  * lose them; a warning tells. Multicast groups that the socket has joined cannot be read from the
  * kernel and are not restored.
  */
-#include "kinds/inet_socket.h"
 #include "kinds/registry.h"
+
+#include "kinds/inet_socket.h"
 
 #include "udp.pb-c.h"
 
 #include <string.h>
 #include <sys/ioctl.h>
 
-static bool udp_claims(const struct sp_open_file *file)
+static bool claims(const struct sp_open_file *file)
 {
 	return sp_inet_socket_is(file, SOCK_DGRAM, IPPROTO_UDP);
 }
 
-static int udp_save(struct sp_file_saver *saver, const struct sp_open_file *file,
-                    struct sp_blob *body, struct sp_error *err)
+static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
+                struct sp_error *err)
 {
 	Sealpoint__Udp message = SEALPOINT__UDP__INIT;
 	sp_cleanup_inet_socket struct sp_inet_socket socket = {0};
@@ -39,11 +40,11 @@ static int udp_save(struct sp_file_saver *saver, const struct sp_open_file *file
 	return 0;
 }
 
-static int udp_open(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
+static int open_udp(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
                     struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Udp *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__udp__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__udp__descriptor, err);
 	sp_cleanup_close int made = -1;
 	char text[SP_INET_TEXT];
 
@@ -61,11 +62,11 @@ static int udp_open(struct sp_file_builder *builder, const Sealpoint__OpenFile *
 	return 0;
 }
 
-static int udp_check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
-                     struct sp_error *err)
+static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
+                 struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Udp *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__udp__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__udp__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
@@ -76,10 +77,10 @@ static int udp_check(const struct sp_checkpoint *checkpoint, const Sealpoint__Op
 	return 0;
 }
 
-static void udp_describe(ProtobufCBinaryData body, char *text, size_t size)
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__Udp *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__udp__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__udp__descriptor, NULL);
 	char here[SP_INET_TEXT], there[SP_INET_TEXT] = "";
 
 	if (!message || sp_inet_socket_check(message->socket, SOCK_DGRAM, NULL) < 0)
@@ -90,12 +91,12 @@ static void udp_describe(ProtobufCBinaryData body, char *text, size_t size)
 	snprintf(text, size, "%s%s%s", here, there[0] ? ", connected to " : "", there);
 }
 
-const struct sp_file_kind sp_udp_kind = {
+const struct sp_file_kind sp_kind_udp = {
         .name = "udp",
         .title = "UDP socket",
-        .claims = udp_claims,
-        .save = udp_save,
-        .open = udp_open,
-        .describe = udp_describe,
-        .check = udp_check,
+        .claims = claims,
+        .save = save,
+        .open = open_udp,
+        .describe = describe,
+        .check = check,
 };

@@ -7,6 +7,7 @@
  * and the restored process calls listen(2) again.
  */
 #include "kinds/registry.h"
+
 #include "kinds/socket_options.h"
 #include "kinds/unix_name.h"
 
@@ -16,22 +17,14 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-static int get_option(int fd, int name)
+static bool claims(const struct sp_open_file *file)
 {
-	int value = -1;
-	socklen_t size = sizeof(value);
-
-	return getsockopt(fd, SOL_SOCKET, name, &value, &size) < 0 ? -1 : value;
+	return S_ISSOCK(file->stat.st_mode) && sp_socket_number(file->fd, SO_DOMAIN) == AF_UNIX &&
+	       sp_socket_number(file->fd, SO_ACCEPTCONN) == 1;
 }
 
-static bool unix_listen_claims(const struct sp_open_file *file)
-{
-	return S_ISSOCK(file->stat.st_mode) && get_option(file->fd, SO_DOMAIN) == AF_UNIX &&
-	       get_option(file->fd, SO_ACCEPTCONN) == 1;
-}
-
-static int unix_listen_save(struct sp_file_saver *saver, const struct sp_open_file *file,
-                            struct sp_blob *body, struct sp_error *err)
+static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
+                struct sp_error *err)
 {
 	Sealpoint__UnixListen message = SEALPOINT__UNIX_LISTEN__INIT;
 	sp_cleanup_socket_options struct sp_socket_options options = {0};
@@ -50,7 +43,7 @@ static int unix_listen_save(struct sp_file_saver *saver, const struct sp_open_fi
 		               "do so first",
 		               state.receive_queue, text);
 	}
-	message.type = (uint32_t)get_option(file->fd, SO_TYPE);
+	message.type = (uint32_t)sp_socket_number(file->fd, SO_TYPE);
 	message.name = &name.message;
 	message.backlog = state.backlog;
 	message.options = options.list;
@@ -59,11 +52,11 @@ static int unix_listen_save(struct sp_file_saver *saver, const struct sp_open_fi
 	return 0;
 }
 
-static int unix_listen_open(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+static int open_unix_listen(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
                             int *fd, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__UnixListen *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__unix_listen__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__unix_listen__descriptor, err);
 	sp_cleanup_close int made = -1;
 
 	if (!message)
@@ -80,11 +73,11 @@ static int unix_listen_open(struct sp_file_builder *builder, const Sealpoint__Op
 	return 0;
 }
 
-static int unix_listen_settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
-                              struct sp_error *err)
+static int settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                  struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__UnixListen *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__unix_listen__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__unix_listen__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
@@ -93,10 +86,10 @@ static int unix_listen_settle(struct sp_file_builder *builder, const Sealpoint__
 	                      (uint64_t)builder->numbers[file->id], message->backlog, 0, 0, 0, 0);
 }
 
-static void unix_listen_describe(ProtobufCBinaryData body, char *text, size_t size)
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__UnixListen *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__unix_listen__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__unix_listen__descriptor, NULL);
 	char name[SP_UNIX_TEXT];
 
 	if (!message || !message->name)
@@ -105,11 +98,11 @@ static void unix_listen_describe(ProtobufCBinaryData body, char *text, size_t si
 	snprintf(text, size, "%s, backlog %u", name, message->backlog);
 }
 
-static int unix_listen_check(const struct sp_checkpoint *checkpoint,
-                             const Sealpoint__OpenFile *file, struct sp_error *err)
+static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
+                 struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__UnixListen *message =
-	        (void *)sp_blob_unpack(file->body, &sealpoint__unix_listen__descriptor, err);
+	        sp_blob_unpack(file->body, &sealpoint__unix_listen__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
@@ -120,13 +113,13 @@ static int unix_listen_check(const struct sp_checkpoint *checkpoint,
 	return sp_socket_options_check(message->options, message->n_options, err);
 }
 
-const struct sp_file_kind sp_unix_listen_kind = {
+const struct sp_file_kind sp_kind_unix_listen = {
         .name = "unix-listen",
         .title = "listening unix socket",
-        .claims = unix_listen_claims,
-        .save = unix_listen_save,
-        .open = unix_listen_open,
-        .settle = unix_listen_settle,
-        .describe = unix_listen_describe,
-        .check = unix_listen_check,
+        .claims = claims,
+        .save = save,
+        .open = open_unix_listen,
+        .settle = settle,
+        .describe = describe,
+        .check = check,
 };

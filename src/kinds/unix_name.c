@@ -1,9 +1,9 @@
 /* Names of unix sockets: see unix_name.h. */
 #include "kinds/unix_name.h"
 
-#include "kinds/file_build.h"
-
 #include "base/io.h"
+#include "kinds/file_build.h"
+#include "kinds/socket_options.h"
 
 #include <ctype.h>
 #include <fcntl.h>
@@ -137,16 +137,13 @@ static int remove_stale(int fd, const ProtobufCBinaryData *path, const struct so
 {
 	sp_cleanup_close int probe = -1;
 	struct stat stat;
-	int type = 0;
-	socklen_t size = sizeof(type);
 
 	if (lstat(address->sun_path, &stat) < 0)
 		return 0;
 	if (!S_ISSOCK(stat.st_mode))
 		return sp_fail(err, EEXIST, "%.108s exists and is not a socket; move it away",
 		               address->sun_path);
-	getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size);
-	probe = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	probe = socket(AF_UNIX, sp_socket_number(fd, SO_TYPE) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (probe < 0)
 		return sp_fail_errno(err, errno, "socket");
 	if (sp_unix_name_connect(probe, path) != -ECONNREFUSED)

@@ -4,6 +4,8 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/kernel_abi.h"
+#include "kinds/socket_options.h"
 
 #include <string.h>
 #include <sys/ioctl.h>
@@ -84,18 +86,9 @@ static void add_message(struct sp_unix_queue *queue, const void *bytes, size_t s
 	queue->count = list.count;
 }
 
-static int get_peek_offset(int fd)
-{
-	int offset = -1;
-	socklen_t size = sizeof(offset);
-
-	getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &offset, &size);
-	return offset;
-}
-
 static int set_peek_offset(int fd, int offset, struct sp_error *err)
 {
-	if (get_peek_offset(fd) == offset ||
+	if (sp_socket_number(fd, SO_PEEK_OFF) == offset ||
 	    !setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &offset, sizeof(offset)))
 		return 0;
 	return sp_fail_errno(err, errno, "set its peek offset");
@@ -150,7 +143,7 @@ static int peek_messages(int fd, bool known, struct sp_unix_queue *queue, struct
 int sp_unix_queue_save(int fd, int type, bool known, struct sp_unix_queue *queue,
                        struct sp_error *err)
 {
-	int before = get_peek_offset(fd);
+	int before = sp_socket_number(fd, SO_PEEK_OFF);
 	int rc = type == SOCK_STREAM ? peek_stream(fd, queue, err)
 	                             : peek_messages(fd, known, queue, err);
 
@@ -188,20 +181,17 @@ static int send_all(int fd, const ProtobufCBinaryData *message, struct sp_error 
 int sp_unix_queue_fill(int fd, const ProtobufCBinaryData *messages, size_t count,
                        struct sp_error *err)
 {
-	enum { SO_BUF_LOCK_OPTION = 72 }; /* asm-generic/socket.h, 5.14 */
 	const int plenty = 256 << 20;
-	int size = 0, lock = 0, rc = 0;
-	socklen_t length = sizeof(int);
+	int size, lock, rc = 0;
 
 	if (!count)
 		return 0;
-	getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, &length);
-	getsockopt(fd, SOL_SOCKET, SO_BUF_LOCK_OPTION, &lock, &length);
+	size = sp_socket_number(fd, SO_SNDBUF) / 2; /* the kernel doubles what it is given */
+	lock = sp_socket_number(fd, SO_BUF_LOCK);
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &plenty, sizeof(plenty));
 	for (size_t i = 0; i < count && !rc; i++)
 		rc = send_all(fd, &messages[i], err);
-	size /= 2; /* the kernel doubles what it is given */
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size));
-	setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK_OPTION, &lock, sizeof(lock));
+	setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &lock, sizeof(lock));
 	return rc;
 }

@@ -12,8 +12,9 @@
  * connection that was made by connect(2) are unnamed after a restore, and SO_PEERCRED of a pair
  * tells of the process that restored it.
  */
-#include "kinds/file_table.h"
 #include "kinds/registry.h"
+
+#include "kinds/file_table.h"
 #include "kinds/socket_options.h"
 #include "kinds/unix_name.h"
 #include "kinds/unix_queue.h"
@@ -25,17 +26,9 @@
 
 #define SHUT_BOTH 3U
 
-static int get_option(int fd, int name)
+static bool claims(const struct sp_open_file *file)
 {
-	int value = -1;
-	socklen_t size = sizeof(value);
-
-	return getsockopt(fd, SOL_SOCKET, name, &value, &size) < 0 ? -1 : value;
-}
-
-static bool unix_socket_claims(const struct sp_open_file *file)
-{
-	return S_ISSOCK(file->stat.st_mode) && get_option(file->fd, SO_DOMAIN) == AF_UNIX;
+	return S_ISSOCK(file->stat.st_mode) && sp_socket_number(file->fd, SO_DOMAIN) == AF_UNIX;
 }
 
 /* --- saving --- */
@@ -138,7 +131,7 @@ static int save_parts(struct sp_file_saver *saver, const struct sp_open_file *fi
 {
 	Sealpoint__UnixSocket *message = &saving->message;
 
-	message->type = (uint32_t)get_option(file->fd, SO_TYPE);
+	message->type = (uint32_t)sp_socket_number(file->fd, SO_TYPE);
 	if (sp_unix_query(file->stat.st_ino, &saving->state, err) < 0 ||
 	    sp_unix_name_save(file, &saving->state, &saving->name, err) < 0 ||
 	    sp_socket_options_save(file->fd, &saving->options, err) < 0 ||
@@ -157,8 +150,8 @@ static int save_parts(struct sp_file_saver *saver, const struct sp_open_file *fi
 	return 0;
 }
 
-static int unix_socket_save(struct sp_file_saver *saver, const struct sp_open_file *file,
-                            struct sp_blob *body, struct sp_error *err)
+static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
+                struct sp_error *err)
 {
 	struct saving saving sp_cleanup(release_saving) = {.message = SEALPOINT__UNIX_SOCKET__INIT};
 
@@ -172,7 +165,7 @@ static int unix_socket_save(struct sp_file_saver *saver, const struct sp_open_fi
 
 static Sealpoint__UnixSocket *unpack(const Sealpoint__OpenFile *file, struct sp_error *err)
 {
-	return (void *)sp_blob_unpack(file->body, &sealpoint__unix_socket__descriptor, err);
+	return sp_blob_unpack(file->body, &sealpoint__unix_socket__descriptor, err);
 }
 
 static int make_pair(uint32_t type, int pair[2], struct sp_error *err)
@@ -247,7 +240,7 @@ static int open_single(struct sp_file_builder *builder, const Sealpoint__UnixSoc
 	return sp_unix_queue_fill(sender, message->messages, message->n_messages, err);
 }
 
-static int unix_socket_open(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+static int open_unix_socket(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
                             int *fd, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__UnixSocket *message = unpack(file, err);
@@ -275,8 +268,8 @@ static void connect_outside(struct sp_file_builder *builder, const Sealpoint__Un
 	        strerror(-code));
 }
 
-static int unix_socket_settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
-                              struct sp_error *err)
+static int settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                  struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__UnixSocket *message = unpack(file, err);
 	int fd = builder->fds[file->id];
@@ -292,10 +285,10 @@ static int unix_socket_settle(struct sp_file_builder *builder, const Sealpoint__
 	return 0;
 }
 
-static void unix_socket_describe(ProtobufCBinaryData body, char *text, size_t size)
+static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__UnixSocket *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__unix_socket__descriptor, NULL);
+	        sp_blob_unpack(body, &sealpoint__unix_socket__descriptor, NULL);
 	char name[SP_UNIX_TEXT] = "", peer[SP_UNIX_TEXT] = "";
 
 	if (!message)
@@ -327,8 +320,8 @@ static int check_peer(const struct sp_checkpoint *checkpoint, const Sealpoint__O
 	return 0;
 }
 
-static int unix_socket_check(const struct sp_checkpoint *checkpoint,
-                             const Sealpoint__OpenFile *file, struct sp_error *err)
+static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
+                 struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__UnixSocket *message = unpack(file, err);
 
@@ -345,13 +338,13 @@ static int unix_socket_check(const struct sp_checkpoint *checkpoint,
 	return check_peer(checkpoint, file, message, err);
 }
 
-const struct sp_file_kind sp_unix_socket_kind = {
+const struct sp_file_kind sp_kind_unix_socket = {
         .name = "unix-socket",
         .title = "unix socket",
-        .claims = unix_socket_claims,
-        .save = unix_socket_save,
-        .open = unix_socket_open,
-        .settle = unix_socket_settle,
-        .describe = unix_socket_describe,
-        .check = unix_socket_check,
+        .claims = claims,
+        .save = save,
+        .open = open_unix_socket,
+        .settle = settle,
+        .describe = describe,
+        .check = check,
 };

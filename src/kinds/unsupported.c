@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "kinds/socket_options.h"
 
 #include <errno.h>
 #include <string.h>
@@ -48,10 +49,8 @@ static const struct {
 
 static const char *domain_title(int fd)
 {
-	int domain = -1;
-	socklen_t size = sizeof(domain);
+	int domain = sp_socket_number(fd, SO_DOMAIN);
 
-	getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size);
 	for (size_t i = 0; i < SP_COUNT_OF(domains); i++)
 		if (domains[i].domain == domain)
 			return domains[i].title;
@@ -60,11 +59,7 @@ static const char *domain_title(int fd)
 
 static const char *type_title(int fd)
 {
-	int type = -1;
-	socklen_t size = sizeof(type);
-
-	getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size);
-	switch (type) {
+	switch (sp_socket_number(fd, SO_TYPE)) {
 	case SOCK_STREAM:
 		return "stream";
 	case SOCK_DGRAM:

@@ -5,16 +5,11 @@
  */
 #include "kinds/registry.h"
 
+#include "base/kernel_abi.h"
+
 #include "settings.pb-c.h"
 
 #include <sys/syscall.h>
-
-/* asm/prctl.h, 5.16 */
-enum {
-	GET_XCOMP_SUPP = 0x1021,
-	GET_XCOMP_PERM = 0x1022,
-	REQ_XCOMP_PERM = 0x1023,
-};
 
 /* One's own: a kernel that does not know the call gives nothing to ask for. */
 static uint64_t own_components(int option)
@@ -34,12 +29,12 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	sp_batch_begin(saver->remote);
 	room = sp_batch_room(saver->remote, sizeof(message.components));
 	rc = sp_remote_try(saver->remote, &result, err, "read the extended state permission",
-	                   SYS_arch_prctl, GET_XCOMP_PERM, room, 0, 0, 0, 0);
+	                   SYS_arch_prctl, ARCH_GET_XCOMP_PERM, room, 0, 0, 0, 0);
 	if (rc < 0 || result < 0)
 		return rc;
 	rc = sp_batch_read(saver->remote, room, &message.components, sizeof(message.components),
 	                   err);
-	message.components &= ~own_components(GET_XCOMP_PERM);
+	message.components &= ~own_components(ARCH_GET_XCOMP_PERM);
 	if (rc == 0 && message.components)
 		sp_blob_pack(body, &message.base);
 	return rc;
@@ -48,7 +43,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__XstatePermission *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__xstate_permission__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__xstate_permission__descriptor, err);
 
 	if (!message)
 		return -EBADMSG;
@@ -56,7 +51,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	for (unsigned i = 0; i < 64; i++)
 		if (message->components >> i & 1)
 			sp_batch_call(builder->remote, "get the extended state permission",
-			              SYS_arch_prctl, REQ_XCOMP_PERM, i, 0, 0, 0, 0);
+			              SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, i, 0, 0, 0, 0);
 	return sp_batch_run(builder->remote, err);
 }
 
@@ -64,12 +59,12 @@ static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData bod
                  struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__XstatePermission *message =
-	        (void *)sp_blob_unpack(body, &sealpoint__xstate_permission__descriptor, err);
+	        sp_blob_unpack(body, &sealpoint__xstate_permission__descriptor, err);
 	uint64_t missing;
 
 	if (!message)
 		return -EBADMSG;
-	missing = message->components & ~own_components(GET_XCOMP_SUPP);
+	missing = message->components & ~own_components(ARCH_GET_XCOMP_SUPP);
 	if (missing)
 		return sp_fail(err, ENOTSUP,
 		               "it uses extended processor state (components %#llx) that this "

@@ -107,7 +107,7 @@ static int check_results(const struct sp_remote *remote, struct sp_error *err)
 		if (call->flags & SP_CALL_MAY_FAIL)
 			continue;
 		if (call->result < 0 && call->result >= -4095)
-			return sp_fail_errno(err, (int)-call->result, "cannot %s of pid %d",
+			return sp_fail_errno(err, (int)-call->result, "cannot %s of process %d",
 			                     label_at(remote, i), remote->process->pid);
 	}
 	return 0;
@@ -121,10 +121,11 @@ int sp_batch_run(struct sp_remote *remote, struct sp_error *err)
 		return 0;
 	if (remote->calls.count > SP_REMOTE_CALLS_MAX ||
 	    remote->data.count > sp_remote_data_capacity(remote))
-		return sp_fail(err, E2BIG,
-		               "a batch of %zu calls and %zu bytes does not fit (to %s of pid %d)",
-		               remote->calls.count, remote->data.count, label_at(remote, 0),
-		               remote->process->pid);
+		return sp_fail(
+		        err, E2BIG,
+		        "a batch of %zu calls and %zu bytes does not fit (to %s of process %d)",
+		        remote->calls.count, remote->data.count, label_at(remote, 0),
+		        remote->process->pid);
 	rc = write_batch(remote, err);
 	if (!rc)
 		rc = sp_remote_run_stub(remote, remote->calls.count, err);
@@ -133,6 +134,17 @@ int sp_batch_run(struct sp_remote *remote, struct sp_error *err)
 		                     remote->calls.items,
 		                     remote->calls.count * sizeof(struct sp_call), err);
 	return rc ? rc : check_results(remote, err);
+}
+
+int sp_batch_make_room(struct sp_remote *remote, struct sp_error *err)
+{
+	int rc;
+
+	if (!sp_batch_nearly_full(remote))
+		return 0;
+	rc = sp_batch_run(remote, err);
+	sp_batch_begin(remote);
+	return rc;
 }
 
 int64_t sp_batch_result(const struct sp_remote *remote, size_t index)

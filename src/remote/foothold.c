@@ -102,7 +102,7 @@ static int find_code(pid_t pid, const struct sp_array *maps, struct sp_range exc
 		foothold->instruction = bare;
 	if (!foothold->instruction)
 		return sp_fail(err, ENOEXEC,
-		               "pid %d has no system call instruction in its memory: sealpoint "
+		               "process %d has no system call instruction in its memory: sealpoint "
 		               "cannot ask it for anything",
 		               pid);
 	return 0;

@@ -489,7 +489,7 @@ int sp_process_read(pid_t pid, remote_addr from, void *buffer, size_t size, stru
 	if (got == (ssize_t)size)
 		return 0;
 	return sp_fail_errno(err, got < 0 ? errno : EFAULT,
-	                     "cannot read %zu bytes at 0x%llx of pid %d", size,
+	                     "cannot read %zu bytes at 0x%llx of process %d", size,
 	                     (unsigned long long)from, pid);
 }
 
@@ -503,7 +503,7 @@ int sp_process_write(pid_t pid, remote_addr to, const void *buffer, size_t size,
 	if (put == (ssize_t)size)
 		return 0;
 	return sp_fail_errno(err, put < 0 ? errno : EFAULT,
-	                     "cannot write %zu bytes at 0x%llx of pid %d", size,
+	                     "cannot write %zu bytes at 0x%llx of process %d", size,
 	                     (unsigned long long)to, pid);
 }
 
@@ -529,7 +529,7 @@ int sp_process_read_forced(pid_t pid, remote_addr from, void *buffer, size_t siz
 	if (got == (ssize_t)size)
 		return 0;
 	return sp_fail_errno(err, got < 0 ? (int)-got : EFAULT,
-	                     "cannot read %zu bytes at 0x%llx of pid %d", size,
+	                     "cannot read %zu bytes at 0x%llx of process %d", size,
 	                     (unsigned long long)from, pid);
 }
 
@@ -544,6 +544,6 @@ int sp_process_write_forced(pid_t pid, remote_addr to, const void *buffer, size_
 	rc = sp_pwrite_full(fd, buffer, size, (off_t)to);
 	if (!rc)
 		return 0;
-	return sp_fail_errno(err, -rc, "cannot write %zu bytes at 0x%llx of pid %d", size,
+	return sp_fail_errno(err, -rc, "cannot write %zu bytes at 0x%llx of process %d", size,
 	                     (unsigned long long)to, pid);
 }

@@ -140,7 +140,7 @@ static int pass_over(struct sp_remote *remote, int status, struct sp_error *err)
 	case SIGILL:
 	case SIGFPE:
 	case SIGSYS:
-		return sp_fail(err, EFAULT, "remote code in pid %d failed with signal %d (%s)",
+		return sp_fail(err, EFAULT, "remote code in process %d failed with signal %d (%s)",
 		               remote->process->pid, WSTOPSIG(status), strsignal(WSTOPSIG(status)));
 	default:
 		return 0;
@@ -393,7 +393,7 @@ static int map_pages(struct sp_remote *remote, struct sp_error *err)
 		return rc;
 	if (result < 0)
 		return sp_fail_errno(err, (int)-result,
-		                     "cannot map %llu KiB of temporary memory in pid %d",
+		                     "cannot map %llu KiB of temporary memory in process %d",
 		                     SP_REMOTE_SIZE >> 10, remote->process->pid);
 	return 0;
 }
@@ -474,13 +474,13 @@ int sp_remote_open(struct sp_remote *remote, struct sp_process *process, struct 
 	                         sp_stack_pointer(&sp_process_leader(process)->raw.general),
 	                         remote->frame_slot_size, &remote->foothold, err);
 	if (rc)
-		return sp_error_context(err, "cannot take control of pid %d", process->pid);
+		return sp_error_context(err, "cannot take control of process %d", process->pid);
 	remote->code = remote->foothold.gap;
 	remote->marker_signal = choose_marker(process);
 	rc = take_hold(remote, err);
 	if (rc) {
 		sp_remote_close(remote, NULL);
-		return sp_error_context(err, "cannot take control of pid %d", process->pid);
+		return sp_error_context(err, "cannot take control of process %d", process->pid);
 	}
 	return 0;
 }

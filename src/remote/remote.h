@@ -100,6 +100,8 @@ remote_addr sp_batch_string(struct sp_remote *remote, const char *text);
 
 /** True when a careful caller should run what it has and begin anew: 3/4 of the room is used. */
 bool sp_batch_nearly_full(const struct sp_remote *remote);
+/** Then does so. Addresses of data that was placed before are not to be used any more. */
+int sp_batch_make_room(struct sp_remote *remote, struct sp_error *err);
 
 /**
  * Runs the batch. Fails with E2BIG if it has grown beyond the room, with ESRCH if the target died,

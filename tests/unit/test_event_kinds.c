@@ -94,7 +94,7 @@ static void timerfd_goes_on_with_the_time_that_was_left(void **state)
 
 	round_trip_save(&trip, make_timers, NULL);
 	round_trip_restore(&trip);
-	round_trip_settle(&trip, &sp_timerfd_kind);
+	round_trip_settle(&trip, &sp_kind_timerfd);
 	assert_left(round_trip_fd(&trip, 0), 1000, 7);
 	assert_left(round_trip_fd(&trip, 1), 2000, 0);
 	assert_left(round_trip_fd(&trip, 2), 3000, 0);
@@ -110,7 +110,7 @@ static void timerfd_keeps_unread_expirations(void **state)
 
 	round_trip_save(&trip, make_timers, NULL);
 	round_trip_restore(&trip);
-	round_trip_settle(&trip, &sp_timerfd_kind);
+	round_trip_settle(&trip, &sp_kind_timerfd);
 	assert_int_equal(read_number(round_trip_fd(&trip, 4)), 1);
 	assert_int_equal(read(round_trip_fd(&trip, 4), &ticks, sizeof(ticks)), -1);
 	assert_true(read_number(round_trip_fd(&trip, 5)) > 1);

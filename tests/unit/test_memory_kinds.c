@@ -91,7 +91,7 @@ static void memfd_is_sealed_again(void **state)
 
 	round_trip_save(&trip, make_memfd, NULL);
 	round_trip_restore(&trip);
-	round_trip_settle(&trip, &sp_memfd_kind);
+	round_trip_settle(&trip, &sp_kind_memfd);
 	fd = round_trip_fd(&trip, 0);
 	assert_int_equal(fcntl(fd, F_GET_SEALS), F_SEAL_GROW | F_SEAL_WRITE);
 	assert_int_equal(pwrite(fd, "x", 1, 0), -1);
@@ -122,7 +122,7 @@ static void memfd_keeps_what_decides_about_executing_and_sealing(void **state)
 
 	round_trip_save(&trip, make_other_memfds, NULL);
 	round_trip_restore(&trip);
-	round_trip_settle(&trip, &sp_memfd_kind);
+	round_trip_settle(&trip, &sp_kind_memfd);
 	assert_int_equal(fstat(round_trip_fd(&trip, 0), &stat), 0);
 	if (fcntl(round_trip_fd(&trip, 0), F_GET_SEALS) & F_SEAL_EXEC)
 		assert_int_equal(fchmod(round_trip_fd(&trip, 0), 0777), -1);

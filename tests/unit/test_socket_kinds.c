@@ -437,7 +437,7 @@ static void pairs_keep_contents_and_shut_directions(void **state)
 
 	round_trip_save(&trip, make_pairs, NULL);
 	round_trip_restore(&trip);
-	round_trip_settle(&trip, &sp_unix_socket_kind);
+	round_trip_settle(&trip, &sp_kind_unix_socket);
 	assert_pairs(round_trip_fd, &trip);
 	round_trip_end(&trip);
 }
@@ -533,7 +533,7 @@ static void connections_to_other_programs_are_refused_with_their_name(void **sta
 	struct sp_file_saver saver = {.table = &trip.table, .log = &trip.log};
 	struct sp_blob body = {0};
 
-	assert_true(sp_unix_socket_kind.save(&saver, &file, &body, &trip.err) < 0);
+	assert_true(sp_kind_unix_socket.save(&saver, &file, &body, &trip.err) < 0);
 	snprintf(words, sizeof(words), "held by process %d", getpid());
 	assert_non_null(strstr(trip.err.message, words));
 	close(file.fd);
@@ -561,7 +561,7 @@ static void datagram_sockets_find_their_receivers_again(void **state)
 	outside = bind_unix(SOCK_DGRAM, "outside");
 	round_trip_save(&trip, make_datagram_sockets, NULL);
 	round_trip_restore(&trip);
-	round_trip_settle(&trip, &sp_unix_socket_kind);
+	round_trip_settle(&trip, &sp_kind_unix_socket);
 	assert_reads(round_trip_fd(&trip, 0), "waits");
 	assert_int_equal(write(round_trip_fd(&trip, 1), "inside", 6), 6);
 	assert_reads(round_trip_fd(&trip, 0), "inside");
