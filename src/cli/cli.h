@@ -92,7 +92,7 @@ const char *sp_did_you_mean(const char *word, const char *const *words, size_t c
 /** Tells a usage error and where help is. Returns SP_EXIT_USAGE. */
 int sp_usage_error(const struct sp_cli *cli, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
-/** Tells that the command failed. Returns SP_EXIT_FAILED. */
+/** Tells that the command failed. Returns SP_EXIT_FAILED, or ends by the signal that interrupted it. */
 int sp_command_failed(struct sp_cli *cli, const struct sp_error *err);
 /**
  * Prints the object on stdout and frees it. Returns SP_EXIT_OK, or SP_EXIT_FAILED if stdout is full

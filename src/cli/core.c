@@ -1,6 +1,7 @@
 /* `sealpoint core`: an ELF core file of a checkpoint, for debuggers. */
 #include "cli/cli.h"
 
+#include "base/interrupt.h"
 #include "engine/engine.h"
 
 #include <stdio.h>
@@ -49,6 +50,7 @@ static int run(struct sp_cli *cli)
 		return sp_usage_error(cli, "say with -o FILE where to write the core file");
 	if (sp_checkpoint_open(&checkpoint, operands[0], &err) < 0)
 		return sp_command_failed(cli, &err);
+	sp_interrupt_watch();
 	result = sp_write_core(checkpoint, path, &cli->log, &err);
 	result = result < 0 ? sp_command_failed(cli, &err) : answer(cli, checkpoint, path);
 	sp_checkpoint_close(checkpoint);

@@ -1,6 +1,7 @@
 /* `sealpoint dump`: saves a running program. */
 #include "cli/cli.h"
 
+#include "base/interrupt.h"
 #include "engine/engine.h"
 
 #include <inttypes.h>
@@ -192,6 +193,7 @@ static int run(struct sp_cli *cli)
 
 	if (!parse(cli, &dump))
 		return SP_EXIT_USAGE;
+	sp_interrupt_watch();
 	if (sp_dump(&dump, &result, &err) < 0)
 		return sp_command_failed(cli, &err);
 	sp_log_succeeded(&cli->log);

@@ -10,6 +10,7 @@
  */
 #include "cli/foreground.h"
 
+#include "base/interrupt.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -133,10 +134,13 @@ int sp_stand_in_for(pid_t pid, bool starts_stopped)
 	};
 	sigset_t waited_for;
 	siginfo_t info;
-	int status;
+	int status, late_signal;
 
 	block_signals(&waited_for);
 	give_terminal(&job);
+	late_signal = sp_interrupt_unwatch();
+	if (late_signal)
+		raise(late_signal); /* it is taken with the others, and passed on */
 	for (;;) {
 		pid_t changed = waitpid(pid, &status, WUNTRACED | WNOHANG);
 

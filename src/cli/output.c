@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/interrupt.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -52,6 +53,8 @@ int sp_command_failed(struct sp_cli *cli, const struct sp_error *err)
 		sp_print_json(error_object("failed", strerrorname_np(err->code), err->message));
 	else
 		fprintf(stderr, "sealpoint: %s\n", err->message);
+	if (err->code == EINTR)
+		sp_interrupt_follow();
 	return SP_EXIT_FAILED;
 }
 

@@ -4,6 +4,7 @@
  */
 #include "cli/cli.h"
 
+#include "base/interrupt.h"
 #include "cli/foreground.h"
 #include "engine/engine.h"
 
@@ -105,6 +106,7 @@ static int run(struct sp_cli *cli)
 
 	if (!parse(cli, &request))
 		return SP_EXIT_USAGE;
+	sp_interrupt_watch();
 	if (sp_restore(&request.restore, &result, &err) < 0)
 		return sp_command_failed(cli, &err);
 	sp_log_succeeded(&cli->log);

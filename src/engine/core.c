@@ -13,6 +13,7 @@
 #include "engine/core.h"
 
 #include "base/cleanup.h"
+#include "base/interrupt.h"
 #include "base/io.h"
 #include "kinds/file_build.h"
 #include "mem/vma.h"
@@ -409,7 +410,8 @@ static int copy_contents(struct core *core, struct sp_error *err)
 
 			step.start = step.end;
 			step.end += left < STEP_SIZE ? left : STEP_SIZE;
-			rc = copy_range(core, segment, step, buffer, err);
+			rc = sp_interrupt_check(err)
+			             ?: copy_range(core, segment, step, buffer, err);
 			if (rc < 0)
 				return rc;
 			copied += sp_range_size(step);
@@ -477,5 +479,7 @@ int sp_write_core(struct sp_checkpoint *checkpoint, const char *path, struct sp_
 	}
 	sp_array_release(&core.segments);
 	sp_array_release(&core.notes);
+	if (rc == -EINTR && sp_interrupt_check(err))
+		return sp_error_context(err, "no core file was written");
 	return rc < 0 ? sp_error_context(err, "cannot write the core file %s", path) : 0;
 }

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/interrupt.h"
 #include "base/io.h"
 #include "base/limit.h"
 #include "kinds/file_table.h"
@@ -470,6 +471,9 @@ int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result
 	sp_file_table_init(&dump.files);
 	rc = run(&dump, err);
 	release(&dump);
+	if (rc == -EINTR && sp_interrupt_check(err))
+		return sp_error_context(err, "%s runs on, and nothing was saved",
+		                        sp_process_name(options->pid).text);
 	if (rc)
 		return rc;
 	result->total_ns = sp_now_ns() - started;

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/interrupt.h"
 #include "base/io.h"
 #include "base/limit.h"
 #include "engine/restore_check.h"
@@ -291,6 +292,8 @@ static int build(struct restore *restore, struct sp_error *err)
 	if (!rc)
 		rc = rebuild_phase(restore, SP_PHASE_PRIVILEGES, err);
 	if (!rc)
+		rc = sp_interrupt_check(err); /* the last chance: from here on there is a program */
+	if (!rc)
 		rc = let_go(restore, err);
 	return rc ? rc : write_pidfile(restore, err);
 }
@@ -337,5 +340,7 @@ int sp_restore(const struct sp_restore_options *options, struct sp_restore_resul
 		fill_result(&restore);
 	release(&restore, !rc);
 	result->total_ns = sp_now_ns() - started;
+	if (rc == -EINTR && sp_interrupt_check(err))
+		return sp_error_context(err, "nothing was restored");
 	return rc;
 }

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "kinds/kind.h"
 #include "proc/capability.h"
 #include "proc/stat.h"
@@ -60,7 +61,8 @@ static bool find_holder(pid_t tid, struct sp_stat *holder)
 	uint64_t deadline = sp_now_ns() + COLLECTED_NS;
 
 	while (!sp_stat_read(tid, tid, holder, NULL)) {
-		if (!sp_stat_has_ended(holder) || sp_now_ns() >= deadline)
+		if (!sp_stat_has_ended(holder) || sp_now_ns() >= deadline ||
+		    sp_interrupt_check(NULL))
 			return true;
 		nanosleep(&(struct timespec){.tv_nsec = COLLECTED_PAUSE_NS}, NULL);
 	}
@@ -74,6 +76,8 @@ static int check_pid_free(pid_t pid, uint32_t tid, struct sp_error *err)
 
 	if (!find_holder((pid_t)tid, &holder))
 		return 0;
+	if (sp_interrupt_check(err))
+		return -EINTR;
 	if (sp_stat_has_ended(&holder))
 		return sp_fail(
 		        err, EEXIST,

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -185,6 +186,9 @@ static int finish_files(struct sp_checkpoint_writer *writer, const Sealpoint__Ma
 		rc = sp_record_writer_finish(&writer->records, err);
 	if (rc == 0)
 		rc = sp_manifest_write(writer->dirfd, manifest, err);
+	if (rc == 0)
+		rc = sp_interrupt_check(
+		        err); /* the last chance: from here on there is a checkpoint */
 	return rc < 0 ? rc : make_visible(writer, err);
 }
 

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -89,7 +90,9 @@ static void run_next(struct sp_pool *pool, unsigned worker)
 	int rc;
 
 	pthread_mutex_unlock(&pool->lock);
-	rc = pool->work.run(pool->work.context, worker, place_of(pool, number), &err);
+	rc = sp_interrupt_check(&err);
+	if (rc == 0)
+		rc = pool->work.run(pool->work.context, worker, place_of(pool, number), &err);
 	if (rc < 0)
 		sp_pool_fail(pool, &err);
 	pthread_mutex_lock(&pool->lock);

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/io.h"
 #include "base/kernel_abi.h"
 #include "proc/capability.h"
@@ -299,6 +300,8 @@ static int wait_thread(struct sp_process *process, size_t index, uint64_t deadli
 		}
 		if (sp_now_ns() > deadline_ns)
 			return refuse_unstoppable(process->pid, thread->tid, err);
+		if (sp_interrupt_check(err))
+			return -EINTR;
 		wait_a_little(&round);
 	}
 }
