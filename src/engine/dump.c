@@ -12,11 +12,11 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/interrupt.h"
-#include "base/io.h"
 #include "base/limit.h"
 #include "kinds/file_table.h"
 #include "mem/memory.h"
 #include "proc/capability.h"
+#include "proc/file.h"
 #include "proc/stat.h"
 #include "proc/status.h"
 
@@ -118,11 +118,10 @@ static int save_facets(struct dump *dump, struct sp_thread *thread, enum sp_face
 /* Arguments joined by blanks, for people. */
 static char *read_command_line(pid_t pid)
 {
-	char path[64], *text = NULL;
+	char *text = NULL;
 	size_t size = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
-	if (sp_read_file(AT_FDCWD, path, &text, &size, NULL))
+	if (sp_proc_read(pid, "cmdline", &text, &size, NULL))
 		return sp_strdup("");
 	for (size_t i = 0; i + 1 < size; i++)
 		if (!text[i])
@@ -138,11 +137,8 @@ static int save_process(struct dump *dump, struct sp_error *err)
 	Sealpoint__Process record = SEALPOINT__PROCESS__INIT;
 	pid_t pid = dump->process.pid;
 	struct sp_stat stat;
-	char path[64];
-	int rc;
+	int rc = sp_proc_read_link(pid, "exe", &executable, err);
 
-	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-	rc = sp_read_link(AT_FDCWD, path, &executable, err);
 	if (!rc)
 		rc = sp_stat_read(pid, pid, &stat, err);
 	if (!rc)
@@ -271,13 +267,11 @@ static int save_memory(struct dump *dump, struct sp_error *err)
 static int list_children(pid_t pid, pid_t tid, char *text, size_t size, struct sp_error *err)
 {
 	sp_cleanup_free char *children = NULL;
-	char path[96], *rest;
 	size_t used = 0;
-	int rc;
+	char *rest;
+	int rc = sp_proc_read_thread(pid, tid, "children", &children, NULL, err);
 
 	*text = '\0';
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, tid);
-	rc = sp_read_file(AT_FDCWD, path, &children, NULL, err);
 	if (rc)
 		return rc;
 	for (char *child = strtok_r(children, " \n", &rest); child && used < size;

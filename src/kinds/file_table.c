@@ -14,6 +14,7 @@
 #include "kinds/file_locks.h"
 #include "kinds/unsupported.h"
 #include "proc/fdinfo.h"
+#include "proc/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -362,12 +363,11 @@ static int compare_descriptors(const void *a, const void *b)
 /* Paths are looked up in sealpoint's own mount namespace, now and at restore. */
 static int check_mount_namespace(pid_t pid, struct sp_error *err)
 {
-	sp_cleanup_free char *path = sp_format("/proc/%d/ns/mnt", pid);
 	sp_cleanup_free char *theirs = NULL;
 	sp_cleanup_free char *ours = NULL;
 
-	if (sp_read_link(AT_FDCWD, path, &theirs, err) ||
-	    sp_read_link(AT_FDCWD, "/proc/self/ns/mnt", &ours, err))
+	if (sp_proc_read_link(pid, "ns/mnt", &theirs, err) ||
+	    sp_proc_read_link(getpid(), "ns/mnt", &ours, err))
 		return sp_error_context(err, "cannot compare mount namespaces");
 	if (!strcmp(theirs, ours))
 		return 0;

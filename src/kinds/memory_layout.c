@@ -8,7 +8,7 @@
  */
 #include "kinds/registry.h"
 
-#include "base/io.h"
+#include "proc/file.h"
 #include "proc/stat.h"
 
 #include "settings.pb-c.h"
@@ -28,11 +28,8 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	pid_t pid = saver->process->pid;
 	struct sp_stat stat;
 	int64_t brk;
-	char path[32];
-	int rc;
+	int rc = sp_proc_read(pid, "auxv", &auxv, &message.auxv.len, err);
 
-	snprintf(path, sizeof(path), "/proc/%d/auxv", pid);
-	rc = sp_read_file(AT_FDCWD, path, &auxv, &message.auxv.len, err);
 	if (rc == 0)
 		rc = sp_stat_read(pid, pid, &stat, err);
 	sp_batch_begin(saver->remote);

@@ -10,9 +10,9 @@
  * was left is set again as a time from now; overrun counts begin at 0 again.
  */
 #include "kinds/registry.h"
+#include "proc/file.h"
 
 #include "base/clock.h"
-#include "base/io.h"
 #include "base/kernel_abi.h"
 
 #include "timers.pb-c.h"
@@ -148,11 +148,8 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 {
 	sp_cleanup_array struct sp_array timers = SP_ARRAY_OF(Sealpoint__PosixTimer);
 	sp_cleanup_free char *text = NULL;
-	char path[32];
-	int rc;
+	int rc = sp_proc_read(saver->process->pid, "timers", &text, NULL, err);
 
-	snprintf(path, sizeof(path), "/proc/%d/timers", saver->process->pid);
-	rc = sp_read_file(AT_FDCWD, path, &text, NULL, err);
 	if (rc == 0)
 		rc = parse_timers(text, &timers, err);
 	if (rc < 0 || !timers.count)

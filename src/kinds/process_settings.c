@@ -6,9 +6,9 @@
  */
 #include "kinds/registry.h"
 
-#include "base/io.h"
 #include "base/kernel_abi.h"
 #include "proc/capability.h"
+#include "proc/file.h"
 
 #include "settings.pb-c.h"
 
@@ -36,11 +36,8 @@ enum { BARRIERS = SP_COUNT_OF(barriers) };
 static int read_number(pid_t pid, const char *file, int base, long *value, struct sp_error *err)
 {
 	sp_cleanup_free char *text = NULL;
-	char path[64];
-	int rc;
+	int rc = sp_proc_read(pid, file, &text, NULL, err);
 
-	snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
-	rc = sp_read_file(AT_FDCWD, path, &text, NULL, err);
 	if (rc == 0)
 		*value = strtol(text, NULL, base);
 	return rc;
@@ -116,7 +113,7 @@ static int read_barriers(struct sp_remote *remote, uint32_t *registered, struct 
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
 {
 	Sealpoint__ProcessSettings message = SEALPOINT__PROCESS_SETTINGS__INIT;
-	long oom_score_adj, coredump_filter;
+	long oom_score_adj = 0, coredump_filter = 0;
 	pid_t pid = saver->process->pid;
 	int rc;
 
@@ -137,14 +134,13 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 
 /* --- rebuilding --- */
 
-static int write_number(uint32_t pid, const char *file, const char *format, long value,
+static int write_number(pid_t pid, const char *file, const char *format, long value,
                         struct sp_error *err)
 {
-	char path[64], text[32];
+	char text[32];
 
-	snprintf(path, sizeof(path), "/proc/%u/%s", pid, file);
 	snprintf(text, sizeof(text), format, value);
-	return sp_write_file(path, text, err);
+	return sp_proc_write(pid, file, text, err);
 }
 
 static int set_prctls(struct sp_remote *remote, const Sealpoint__ProcessSettings *message,
@@ -172,7 +168,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 {
 	sp_cleanup_message Sealpoint__ProcessSettings *message =
 	        sp_blob_unpack(body, &sealpoint__process_settings__descriptor, err);
-	uint32_t pid = builder->process->pid;
+	pid_t pid = (pid_t)builder->process->pid;
 	int rc;
 
 	if (!message)
@@ -190,7 +186,7 @@ static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData bod
 {
 	sp_cleanup_message Sealpoint__ProcessSettings *message =
 	        sp_blob_unpack(body, &sealpoint__process_settings__descriptor, err);
-	long own;
+	long own = 0;
 	int rc;
 
 	if (!message)

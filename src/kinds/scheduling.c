@@ -5,8 +5,8 @@
  */
 #include "kinds/registry.h"
 
-#include "base/io.h"
 #include "proc/capability.h"
+#include "proc/file.h"
 
 #include "scheduling.pb-c.h"
 
@@ -119,19 +119,12 @@ static int save_io_priority(pid_t tid, Sealpoint__Scheduling *message, struct sp
 	return 0;
 }
 
-static void slack_path(pid_t tid, char *path, size_t size)
-{
-	snprintf(path, size, "/proc/%d/timerslack_ns", tid); /* works for any thread's id */
-}
-
+/* The file is there for processes only, but /proc has every thread's id as well. */
 static int save_timer_slack(pid_t tid, Sealpoint__Scheduling *message, struct sp_error *err)
 {
 	sp_cleanup_free char *text = NULL;
-	char path[64];
-	int rc;
+	int rc = sp_proc_read(tid, "timerslack_ns", &text, NULL, err);
 
-	slack_path(tid, path, sizeof(path));
-	rc = sp_read_file(AT_FDCWD, path, &text, NULL, err);
 	if (rc == 0)
 		message->timer_slack_ns = strtoull(text, NULL, 10);
 	return rc;
@@ -200,11 +193,10 @@ static int set_attributes(pid_t tid, const Sealpoint__Scheduling *message, struc
 
 static int set_timer_slack(pid_t tid, const Sealpoint__Scheduling *message, struct sp_error *err)
 {
-	char path[64], text[32];
+	char text[32];
 
-	slack_path(tid, path, sizeof(path));
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)message->timer_slack_ns);
-	return sp_write_file(path, text, err);
+	return sp_proc_write(tid, "timerslack_ns", text, err);
 }
 
 /* Affinity first: a task with a deadline may not choose its processors any more. */

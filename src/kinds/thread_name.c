@@ -1,7 +1,7 @@
 /* The name of a thread: what prctl(PR_SET_NAME) gave it, up to 15 bytes of any kind. */
 #include "kinds/registry.h"
 
-#include "base/io.h"
+#include "proc/file.h"
 
 #include "thread.pb-c.h"
 
@@ -16,13 +16,10 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 {
 	Sealpoint__ThreadName message = SEALPOINT__THREAD_NAME__INIT;
 	sp_cleanup_free char *name = NULL;
-	char path[64];
 	size_t size;
-	int rc;
+	int rc = sp_proc_read_thread(saver->process->pid, saver->thread->tid, "comm", &name, &size,
+	                             err);
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", saver->process->pid,
-	         saver->thread->tid);
-	rc = sp_read_file(AT_FDCWD, path, &name, &size, err);
 	if (rc < 0)
 		return rc;
 	message.name.data = (uint8_t *)name;

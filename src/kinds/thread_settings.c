@@ -8,9 +8,9 @@
  */
 #include "kinds/registry.h"
 
-#include "base/io.h"
 #include "base/kernel_abi.h"
 #include "proc/capability.h"
+#include "proc/file.h"
 #include "proc/stat.h"
 #include "proc/status.h"
 
@@ -60,11 +60,8 @@ static int read_outside(const struct sp_facet_saver *saver, Sealpoint__ThreadSet
 	pid_t pid = saver->process->pid, tid = saver->thread->tid;
 	sp_cleanup_free char *personality = NULL;
 	struct sp_stat stat;
-	char path[64];
-	int rc;
+	int rc = sp_proc_read_thread(pid, tid, "personality", &personality, NULL, err);
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/personality", pid, tid);
-	rc = sp_read_file(AT_FDCWD, path, &personality, NULL, err);
 	if (rc == 0)
 		rc = sp_stat_read(pid, tid, &stat, err);
 	if (rc < 0)

@@ -4,7 +4,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/io.h"
+#include "proc/stat.h"
 
 #include <fcntl.h>
 #include <linux/netlink.h>
@@ -134,17 +134,10 @@ void sp_unix_holder(uint32_t inode, char *text, size_t size)
 
 	snprintf(text, size, "no process");
 	while (proc && (entry = readdir(proc))) {
-		sp_cleanup_free char *comm_path = NULL;
-		sp_cleanup_free char *comm = NULL;
-
 		if (entry->d_name[0] < '0' || entry->d_name[0] > '9' ||
 		    !holds(entry->d_name, wanted))
 			continue;
-		comm_path = sp_format("/proc/%s/comm", entry->d_name);
-		if (sp_read_file(AT_FDCWD, comm_path, &comm, NULL, NULL) < 0)
-			continue;
-		comm[strcspn(comm, "\n")] = '\0';
-		snprintf(text, size, "process %s (%s)", entry->d_name, comm);
+		snprintf(text, size, "%s", sp_process_name(atoi(entry->d_name)).text);
 		return;
 	}
 }

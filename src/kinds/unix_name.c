@@ -1,7 +1,7 @@
 /* Names of unix sockets: see unix_name.h. */
 #include "kinds/unix_name.h"
 
-#include "base/io.h"
+#include "proc/file.h"
 #include "kinds/file_build.h"
 #include "kinds/socket_options.h"
 
@@ -57,11 +57,9 @@ int sp_unix_name_check(const ProtobufCBinaryData *path, struct sp_error *err)
 static int find_directory(const struct sp_open_file *file, struct sp_unix_name *name,
                           struct sp_error *err)
 {
-	sp_cleanup_free char *link = sp_format("/proc/%d/cwd", file->pid);
-
 	if (name->address.sun_path[0] == '/')
 		return 0;
-	return sp_read_link(AT_FDCWD, link, &name->directory, err);
+	return sp_proc_read_link(file->pid, "cwd", &name->directory, err);
 }
 
 static int save_socket_file(const struct sp_open_file *file, const struct sp_unix_state *state,

@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/io.h"
+#include "proc/file.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -92,13 +93,10 @@ static bool knows(struct sp_page_scan *scan, uint64_t categories)
 
 int sp_page_scan_open(struct sp_page_scan *scan, pid_t pid, struct sp_error *err)
 {
-	char path[40];
-
 	*scan = (struct sp_page_scan){.pagemap = -1};
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", pid);
-	scan->pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	scan->pagemap = sp_proc_open(pid, "pagemap", O_RDONLY, err);
 	if (scan->pagemap < 0)
-		return sp_fail_errno(err, errno, "cannot open %s", path);
+		return scan->pagemap;
 	scan->regions = sp_alloc(REGIONS_MAX * sizeof(*scan->regions));
 	if (!knows(scan, REPORTED | PAGE_IS_GUARD) && !knows(scan, REPORTED))
 		sp_page_scan_use_pagemap(scan);

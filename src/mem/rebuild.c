@@ -3,9 +3,9 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/io.h"
 #include "base/kernel_abi.h"
 #include "base/log.h"
+#include "proc/file.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -45,7 +45,7 @@ int sp_own_mappings(struct sp_array *vmas, struct sp_error *err)
 	int rc;
 
 	*vmas = SP_ARRAY_OF(struct sp_vma);
-	rc = sp_read_file(AT_FDCWD, "/proc/self/maps", &text, NULL, err);
+	rc = sp_proc_read(getpid(), "maps", &text, NULL, err);
 	return rc < 0 ? rc : sp_vma_list_parse(text, vmas, err);
 }
 

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "mem/page_scan.h"
+#include "proc/file.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -137,13 +138,10 @@ static int add_process_source(struct sp_page_writer *writer, pid_t pid, uint32_t
                               struct sp_error *err)
 {
 	struct process_memory *memory;
-	char path[32];
-	int fd;
+	int fd = sp_proc_open(pid, "mem", O_RDONLY, err);
 
-	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return sp_fail_errno(err, errno, "cannot open %s", path);
+		return fd;
 	memory = sp_alloc(sizeof(*memory));
 	*memory = (struct process_memory){pid, fd};
 	*source = sp_page_writer_add_source(writer,

@@ -9,7 +9,8 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/io.h"
+#include "proc/file.h"
+#include "proc/maps.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -61,20 +62,21 @@ static bool ends_with(const char *text, const char *suffix)
 
 static int parse_header(const char *line, struct sp_vma *vma)
 {
-	char prot[5];
-	int path = 0;
+	struct sp_map map;
+	const char *path;
 
-	if (sscanf(line,
-	           "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %" SCNx64 ":%" SCNx64 " %" SCNu64 " %n",
-	           &vma->range.start, &vma->range.end, prot, &vma->offset, &vma->dev_major,
-	           &vma->dev_minor, &vma->inode, &path) != 7 ||
-	    vma->range.start >= vma->range.end || strlen(prot) != 4)
+	if (!sp_map_parse(line, &map, &path))
 		return -EINVAL;
-	vma->prot = (prot[0] == 'r' ? PROT_READ : 0) | (prot[1] == 'w' ? PROT_WRITE : 0) |
-	            (prot[2] == 'x' ? PROT_EXEC : 0);
-	vma->flags = prot[3] == 's' ? SP_VMA_SHARED : 0;
+	vma->range = map.range;
+	vma->prot = (map.readable ? PROT_READ : 0) | (map.writable ? PROT_WRITE : 0) |
+	            (map.executable ? PROT_EXEC : 0);
+	vma->flags = map.shared ? SP_VMA_SHARED : 0;
+	vma->offset = map.offset;
+	vma->dev_major = map.dev_major;
+	vma->dev_minor = map.dev_minor;
+	vma->inode = map.inode;
 	vma->page_shift = SP_PAGE_SHIFT;
-	vma->path = sp_strdup(line + path);
+	vma->path = sp_strdup(path);
 	vma->huge = SP_ARRAY_OF(struct sp_range);
 	return 0;
 }
@@ -206,12 +208,9 @@ static void recognise_device(pid_t pid, struct sp_vma *vma)
 int sp_vma_list_read(pid_t pid, struct sp_array *vmas, struct sp_error *err)
 {
 	sp_cleanup_free char *text = NULL;
-	char path[32];
-	int rc;
+	int rc = sp_proc_read(pid, "smaps", &text, NULL, err);
 
 	*vmas = SP_ARRAY_OF(struct sp_vma);
-	snprintf(path, sizeof(path), "/proc/%d/smaps", pid);
-	rc = sp_read_file(AT_FDCWD, path, &text, NULL, err);
 	if (rc < 0)
 		return rc;
 	rc = sp_vma_list_parse(text, vmas, err);

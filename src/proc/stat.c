@@ -6,10 +6,9 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/io.h"
+#include "proc/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -84,11 +83,8 @@ int sp_stat_parse(const char *text, struct sp_stat *stat, struct sp_error *err)
 int sp_stat_read(pid_t pid, pid_t tid, struct sp_stat *stat, struct sp_error *err)
 {
 	sp_cleanup_free char *text = NULL;
-	char path[64];
-	int rc;
+	int rc = sp_proc_read_thread(pid, tid, "stat", &text, NULL, err);
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
-	rc = sp_read_file(AT_FDCWD, path, &text, NULL, err);
 	return rc < 0 ? rc : sp_stat_parse(text, stat, err);
 }
 

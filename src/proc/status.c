@@ -2,21 +2,17 @@
 #include "proc/status.h"
 
 #include "base/error.h"
-#include "base/io.h"
+#include "proc/file.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 int sp_status_read(pid_t pid, pid_t tid, char **text, struct sp_error *err)
 {
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", pid, tid);
-	return sp_read_file(AT_FDCWD, path, text, NULL, err);
+	return sp_proc_read_thread(pid, tid, "status", text, NULL, err);
 }
 
 /* Names start a line; the only value with free text, the task's name, has its newlines escaped. */

@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/io.h"
+#include "proc/file.h"
 #include "proc/maps.h"
 #include "remote/process.h"
 
@@ -170,11 +171,8 @@ static bool slot_is_free(pid_t pid, int pagemap, remote_addr slot, size_t size)
 
 static bool slots_are_free(pid_t pid, struct sp_range stack, size_t slot_size)
 {
-	sp_cleanup_close int pagemap = -1;
-	char path[64];
+	sp_cleanup_close int pagemap = sp_proc_open(pid, "pagemap", O_RDONLY, NULL);
 
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", pid);
-	pagemap = open(path, O_RDONLY | O_CLOEXEC);
 	if (pagemap < 0 || sp_range_size(stack) < 2 * slot_size)
 		return false;
 	return slot_is_free(pid, pagemap, stack.start, slot_size) &&

@@ -15,6 +15,7 @@
 #include "base/io.h"
 #include "base/kernel_abi.h"
 #include "proc/capability.h"
+#include "proc/file.h"
 #include "proc/stat.h"
 #include "proc/status.h"
 
@@ -105,7 +106,6 @@ int sp_process_check(pid_t pid, struct sp_error *err)
 {
 	sp_cleanup_free char *status = NULL;
 	sp_cleanup_close int maps = -1;
-	char path[64];
 	long tgid, tracer;
 
 	if (sp_status_read(pid, pid, &status, NULL))
@@ -126,9 +126,8 @@ int sp_process_check(pid_t pid, struct sp_error *err)
 		               sp_process_name(pid).text);
 	if (tracer)
 		return refuse_traced(pid, tracer, err);
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	maps = open(path, O_RDONLY | O_CLOEXEC);
-	if (maps < 0 && (errno == EACCES || errno == EPERM))
+	maps = sp_proc_open(pid, "maps", O_RDONLY, NULL);
+	if (maps == -EACCES || maps == -EPERM)
 		return refuse_permission(pid, err);
 	return check_pid_namespace(pid, status, err);
 }
@@ -153,23 +152,21 @@ static int refuse_unstoppable(pid_t pid, pid_t tid, struct sp_error *err)
 {
 	static const char *const why = "cannot be stopped in time";
 	sp_cleanup_free char *call = NULL, *wchan = NULL;
-	char path[96];
 	long number = -1;
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
-	if (!sp_read_file(AT_FDCWD, path, &call, NULL, NULL) && isdigit((unsigned char)*call))
+	if (!sp_proc_read_thread(pid, tid, "syscall", &call, NULL, NULL) &&
+	    isdigit((unsigned char)*call))
 		number = strtol(call, NULL, 10);
 	if (number == SYS_vfork || number == SYS_clone || number == SYS_clone3)
 		return sp_fail(err, ETIMEDOUT,
 		               "thread %d of %s %s: it waits for its vfork child to exec or exit; "
 		               "try again when the child has, or with a longer --timeout",
 		               tid, sp_process_name(pid).text, why);
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/wchan", pid, tid);
-	if (sp_read_file(AT_FDCWD, path, &wchan, NULL, NULL) || !*wchan || !strcmp(wchan, "0"))
+	if (sp_proc_read_thread(pid, tid, "wchan", &wchan, NULL, NULL) || !*wchan ||
+	    !strcmp(wchan, "0"))
 		return sp_fail(err, ETIMEDOUT,
 		               "thread %d of %s %s: it is in an uninterruptible wait (system "
-		               "call %ld); "
-		               "try again, or with a longer --timeout",
+		               "call %ld); try again, or with a longer --timeout",
 		               tid, sp_process_name(pid).text, why, number);
 	return sp_fail(
 	        err, ETIMEDOUT,
@@ -483,6 +480,18 @@ void sp_process_forget(struct sp_process *process)
 
 /* --- memory --- */
 
+static int fail_read(int code, pid_t pid, remote_addr from, size_t size, struct sp_error *err)
+{
+	return sp_fail_errno(err, code, "cannot read %zu bytes at 0x%llx of process %d", size,
+	                     (unsigned long long)from, pid);
+}
+
+static int fail_write(int code, pid_t pid, remote_addr to, size_t size, struct sp_error *err)
+{
+	return sp_fail_errno(err, code, "cannot write %zu bytes at 0x%llx of process %d", size,
+	                     (unsigned long long)to, pid);
+}
+
 int sp_process_read(pid_t pid, remote_addr from, void *buffer, size_t size, struct sp_error *err)
 {
 	struct iovec local = {.iov_base = buffer, .iov_len = size};
@@ -491,9 +500,7 @@ int sp_process_read(pid_t pid, remote_addr from, void *buffer, size_t size, stru
 
 	if (got == (ssize_t)size)
 		return 0;
-	return sp_fail_errno(err, got < 0 ? errno : EFAULT,
-	                     "cannot read %zu bytes at 0x%llx of process %d", size,
-	                     (unsigned long long)from, pid);
+	return fail_read(got < 0 ? errno : EFAULT, pid, from, size, err);
 }
 
 int sp_process_write(pid_t pid, remote_addr to, const void *buffer, size_t size,
@@ -505,25 +512,13 @@ int sp_process_write(pid_t pid, remote_addr to, const void *buffer, size_t size,
 
 	if (put == (ssize_t)size)
 		return 0;
-	return sp_fail_errno(err, put < 0 ? errno : EFAULT,
-	                     "cannot write %zu bytes at 0x%llx of process %d", size,
-	                     (unsigned long long)to, pid);
-}
-
-static int open_memory(pid_t pid, int flags, struct sp_error *err)
-{
-	char path[64];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
-	fd = open(path, flags | O_CLOEXEC);
-	return fd >= 0 ? fd : sp_fail_errno(err, errno, "cannot open %s", path);
+	return fail_write(put < 0 ? errno : EFAULT, pid, to, size, err);
 }
 
 int sp_process_read_forced(pid_t pid, remote_addr from, void *buffer, size_t size,
                            struct sp_error *err)
 {
-	sp_cleanup_close int fd = open_memory(pid, O_RDONLY, err);
+	sp_cleanup_close int fd = sp_proc_open(pid, "mem", O_RDONLY, err);
 	ssize_t got;
 
 	if (fd < 0)
@@ -531,22 +526,17 @@ int sp_process_read_forced(pid_t pid, remote_addr from, void *buffer, size_t siz
 	got = sp_pread_full(fd, buffer, size, (off_t)from);
 	if (got == (ssize_t)size)
 		return 0;
-	return sp_fail_errno(err, got < 0 ? (int)-got : EFAULT,
-	                     "cannot read %zu bytes at 0x%llx of process %d", size,
-	                     (unsigned long long)from, pid);
+	return fail_read(got < 0 ? (int)-got : EFAULT, pid, from, size, err);
 }
 
 int sp_process_write_forced(pid_t pid, remote_addr to, const void *buffer, size_t size,
                             struct sp_error *err)
 {
-	sp_cleanup_close int fd = open_memory(pid, O_WRONLY, err);
+	sp_cleanup_close int fd = sp_proc_open(pid, "mem", O_WRONLY, err);
 	int rc;
 
 	if (fd < 0)
 		return fd;
 	rc = sp_pwrite_full(fd, buffer, size, (off_t)to);
-	if (!rc)
-		return 0;
-	return sp_fail_errno(err, -rc, "cannot write %zu bytes at 0x%llx of process %d", size,
-	                     (unsigned long long)to, pid);
+	return rc ? fail_write(-rc, pid, to, size, err) : 0;
 }
