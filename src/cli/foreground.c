@@ -63,6 +63,13 @@ static void give_terminal(struct job *job)
 	job->owns_terminal = tcsetpgrp(STDIN_FILENO, job->pid) == 0;
 }
 
+/* What a program had drawn is on another screen, of perhaps another size: it draws it once more. */
+static void tell_of_terminal(const struct job *job)
+{
+	if (getsid(job->pid) == getsid(0) && tcgetpgrp(STDIN_FILENO) == getpgid(job->pid))
+		kill(job->pid, SIGWINCH);
+}
+
 static void take_terminal(struct job *job)
 {
 	if (job->owns_terminal)
@@ -138,6 +145,7 @@ int sp_stand_in_for(pid_t pid, bool starts_stopped)
 
 	block_signals(&waited_for);
 	give_terminal(&job);
+	tell_of_terminal(&job);
 	late_signal = sp_interrupt_unwatch();
 	if (late_signal)
 		raise(late_signal); /* it is taken with the others, and passed on */

@@ -106,6 +106,7 @@ static int run(struct sp_cli *cli)
 
 	if (!parse(cli, &request))
 		return SP_EXIT_USAGE;
+	request.restore.kinds.foreground = !request.detach;
 	sp_interrupt_watch();
 	if (sp_restore(&request.restore, &result, &err) < 0)
 		return sp_command_failed(cli, &err);

@@ -84,7 +84,7 @@ int sp_file_builder_init(struct sp_file_builder *builder, const struct sp_checkp
 	        .options = options,
 	        .log = log,
 	        .descriptors = SP_ARRAY_OF(const Sealpoint__Descriptor *),
-	        .undo = SP_ARRAY_OF(char *),
+	        .undo = SP_ARRAY_OF(struct sp_file_undo),
 	};
 	sp_parking_init(&builder->parking);
 	builder->fds = sp_alloc((file_count(builder) + 1) * sizeof(int));
@@ -98,17 +98,35 @@ int sp_file_builder_init(struct sp_file_builder *builder, const struct sp_checkp
 	return rc;
 }
 
+void sp_file_builder_on_failure(struct sp_file_builder *builder, struct sp_file_undo undo)
+{
+	sp_array_append(&builder->undo, &undo);
+}
+
+static void unlink_path(void *path)
+{
+	unlink(path);
+}
+
+void sp_file_builder_made(struct sp_file_builder *builder, const char *path)
+{
+	sp_file_builder_on_failure(builder, (struct sp_file_undo){unlink_path, sp_strdup(path)});
+}
+
 void sp_file_builder_complete(struct sp_file_builder *builder)
 {
 	for (size_t i = 0; i < builder->undo.count; i++)
-		free(sp_array_pointer(&builder->undo, i));
+		free(((struct sp_file_undo *)sp_array_at(&builder->undo, i))->context);
 	sp_array_clear(&builder->undo);
 }
 
 void sp_file_builder_release(struct sp_file_builder *builder)
 {
-	for (size_t i = builder->undo.count; i > 0; i--)
-		unlink(sp_array_pointer(&builder->undo, i - 1));
+	for (size_t i = builder->undo.count; i > 0; i--) {
+		struct sp_file_undo *step = sp_array_at(&builder->undo, i - 1);
+
+		step->undo(step->context);
+	}
 	sp_file_builder_complete(builder);
 	for (size_t id = 1; builder->fds && id <= file_count(builder); id++)
 		if (builder->fds[id] >= 0)
@@ -119,11 +137,6 @@ void sp_file_builder_release(struct sp_file_builder *builder)
 	sp_parking_release(&builder->parking);
 	sp_array_release(&builder->undo);
 	builder->fds = builder->numbers = NULL;
-}
-
-void sp_file_builder_made(struct sp_file_builder *builder, const char *path)
-{
-	*(char **)sp_array_push(&builder->undo) = sp_strdup(path);
 }
 
 /* --- errors that name the file --- */

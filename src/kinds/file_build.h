@@ -12,11 +12,11 @@ int sp_file_builder_init(struct sp_file_builder *builder, const struct sp_checkp
                          const struct sp_kind_options *options, struct sp_log *log,
                          struct sp_error *err);
 /**
- * Closes sealpoint's own descriptors. Files that were made for this restore are removed again,
- * unless it was completed.
+ * Closes sealpoint's own descriptors. What kinds have registered for it is undone, last things
+ * first, unless the restore was completed.
  */
 void sp_file_builder_release(struct sp_file_builder *builder);
-/** The restore has succeeded: what was made for it stays. */
+/** The restore has succeeded: what was done for it stays. */
 void sp_file_builder_complete(struct sp_file_builder *builder);
 /** Lets every kind check its records; nothing is changed yet. */
 int sp_files_check(struct sp_file_builder *builder, struct sp_error *err);
@@ -34,6 +34,13 @@ int sp_files_settle(struct sp_file_builder *builder, struct sp_remote *remote, p
 
 /* --- for kinds --- */
 
+struct sp_file_undo {
+	void (*undo)(void *context);
+	void *context; /* malloc'd */
+};
+
+/** Something outside of the program was changed: `undo` is called if the restore fails. */
+void sp_file_builder_on_failure(struct sp_file_builder *builder, struct sp_file_undo undo);
 /** `path` was made by this restore: it is unlinked if the restore fails. */
 void sp_file_builder_made(struct sp_file_builder *builder, const char *path);
 

@@ -25,6 +25,7 @@ struct sp_kind_options {
 	uint64_t unlinked_file_limit; /* bytes of an unlinked file that may be stored */
 	bool tcp_close;               /* established connections are restored closed */
 	bool shell_job;               /* session, group and terminal may belong to somebody else */
+	bool foreground;              /* restore: our terminal may get the modes of the program's */
 };
 
 /* --- bytes of a kind's own message --- */
@@ -94,7 +95,7 @@ struct sp_file_builder {
 	/* file_build.c's own */
 	struct sp_array descriptors; /* const Sealpoint__Descriptor *, by pid and number */
 	struct sp_parking parking;
-	struct sp_array undo; /* char *: paths to unlink should the restore fail */
+	struct sp_array undo; /* struct sp_file_undo: should the restore fail */
 };
 
 struct sp_file_kind {

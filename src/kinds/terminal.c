@@ -1,8 +1,11 @@
 /*
  * A terminal that the program was started on. It belongs to somebody else: a terminal emulator, an
  * ssh server, a getty. So it is not saved; at restore the program gets the terminal of whoever
- * restores it, with the settings that it has. For that the user says at the dump that this is
- * wanted (--shell-job).
+ * restores it. For that the user says at the dump that this is wanted (--shell-job).
+ *
+ * Its modes are the program's business, though: an editor that had set its terminal to give it each
+ * key without echo would be blind and deaf without them. They are saved, and given to the terminal
+ * of a restore in the foreground; in the background they would trouble the shell that has it.
  *
  * The master of a pseudoterminal is refused: whoever holds it is such a somebody.
  */
@@ -15,9 +18,12 @@
 
 #include "terminal.pb-c.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/major.h>
+#include <string.h>
 #include <sys/sysmacros.h>
+#include <termios.h>
 
 #define MINOR_TTY 0  /* /dev/tty, with TTYAUX_MAJOR */
 #define MINOR_PTMX 2 /* /dev/ptmx, with TTYAUX_MAJOR */
@@ -39,10 +45,30 @@ static bool claims(const struct sp_open_file *file)
 	        device_major < UNIX98_PTY_SLAVE_MAJOR + UNIX98_PTY_MAJOR_COUNT);
 }
 
+/* The modes as a record, and what that points to. */
+struct modes {
+	struct termios termios;
+	Sealpoint__Terminal__Modes record;
+};
+
+static void save_modes(int fd, Sealpoint__Terminal *message, struct modes *modes)
+{
+	if (tcgetattr(fd, &modes->termios))
+		return;
+	sealpoint__terminal__modes__init(&modes->record);
+	modes->record.input = modes->termios.c_iflag;
+	modes->record.output = modes->termios.c_oflag;
+	modes->record.local = modes->termios.c_lflag;
+	modes->record.characters.data = modes->termios.c_cc;
+	modes->record.characters.len = sizeof(modes->termios.c_cc);
+	message->modes = &modes->record;
+}
+
 static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
                 struct sp_error *err)
 {
 	Sealpoint__Terminal message = SEALPOINT__TERMINAL__INIT;
+	struct modes modes;
 
 	if (is_auxiliary(file, MINOR_PTMX))
 		return sp_fail(
@@ -54,6 +80,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 		               "the terminal belongs to somebody else: give --shell-job to let the "
 		               "program have the terminal of the restore in its place, or start it "
 		               "without one (setsid PROGRAM </dev/null >FILE 2>&1)");
+	save_modes(file->fd, &message, &modes);
 	message.path = file->link;
 	message.controlling = is_auxiliary(file, MINOR_TTY);
 	sp_blob_pack(body, &message.base);
@@ -98,12 +125,69 @@ static int open_terminal(struct sp_file_builder *builder, const Sealpoint__OpenF
 	               "(script -c \"sealpoint restore DIR\")");
 }
 
+struct changed_modes {
+	int fd; /* lives until the failed restore has been undone */
+	struct termios before;
+};
+
+static void put_back_modes(void *context)
+{
+	const struct changed_modes *changed = context;
+
+	tcsetattr(changed->fd, TCSANOW, &changed->before);
+}
+
+static int set_modes(struct sp_file_builder *builder, int fd,
+                     const Sealpoint__Terminal__Modes *modes, struct sp_error *err)
+{
+	struct changed_modes *changed = sp_alloc(sizeof(*changed));
+	struct termios termios;
+
+	sp_file_builder_on_failure(builder, (struct sp_file_undo){put_back_modes, changed});
+	changed->fd = fd;
+	if (tcgetattr(fd, &changed->before))
+		return sp_fail_errno(err, errno, "cannot read the modes of sealpoint's terminal");
+	termios = changed->before;
+	termios.c_iflag = modes->input;
+	termios.c_oflag = modes->output;
+	termios.c_lflag = modes->local;
+	memcpy(termios.c_cc, modes->characters.data, modes->characters.len);
+	if (tcsetattr(fd, TCSANOW, &termios))
+		return sp_fail_errno(err, errno, "cannot set the modes of sealpoint's terminal");
+	return 0;
+}
+
+/* A terminal that is not ours is nobody's to be asked; one that is, only while it is given to us. */
+static bool may_set_modes(int fd)
+{
+	pid_t foreground = tcgetpgrp(fd);
+
+	return foreground < 0 || foreground == getpgrp();
+}
+
+static int settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                  struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__Terminal *message = unpack(file->body, err);
+	int fd = builder->fds[file->id];
+
+	if (!message)
+		return -EBADMSG;
+	if (!message->modes || !builder->options->foreground || !may_set_modes(fd))
+		return 0;
+	return set_modes(builder, fd, message->modes, err);
+}
+
 static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
                  struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Terminal *message = unpack(file->body, err);
 
-	return message ? 0 : -EBADMSG;
+	if (!message)
+		return -EBADMSG;
+	if (message->modes && message->modes->characters.len > sizeof((struct termios){}.c_cc))
+		return sp_fail(err, EBADMSG, "the image's record of its modes is damaged");
+	return 0;
 }
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
@@ -120,6 +204,7 @@ const struct sp_file_kind sp_kind_terminal = {
         .claims = claims,
         .save = save,
         .open = open_terminal,
+        .settle = settle,
         .describe = describe,
         .check = check,
 };

@@ -1,6 +1,7 @@
 #!/bin/bash
 # A job of a shell comes back as a job of another shell, on another terminal: it reads what is typed, gets Ctrl-C,
-# stops and goes on with Ctrl-Z and fg, and the shell sees its exit status.
+# stops and goes on with Ctrl-Z and fg, and the shell sees its exit status. One that has set the modes of its terminal,
+# as an editor does, has them on the new one, and is told to draw itself anew.
 #
 # timeout: 120
 # shellcheck source=tests/lib.sh
@@ -15,6 +16,18 @@ for line in sys.stdin:
     print("READ", line.strip(), flush=True)
 print("END", flush=True)
 sys.exit(7)
+P
+
+cat >editor.py <<'P'
+import os, signal, sys, termios, tty
+
+before = termios.tcgetattr(0)
+signal.signal(signal.SIGWINCH, lambda number, frame: print("DRAWN", flush=True))
+tty.setcbreak(0)
+print("READY", flush=True)
+while (key := os.read(0, 1)) != b"q":
+    print("KEY <%s>" % key.decode(), flush=True)
+termios.tcsetattr(0, termios.TCSADRAIN, before)
 P
 
 # An interactive shell on a terminal of its own, and what appears there.
@@ -79,6 +92,24 @@ status = second.expect(r"\nstatus (\d+)|status (\d+)\r").group(0).strip()
 if status != "status 7":
     sys.exit("the shell saw " + status)
 second.close()
+
+third = Shell()
+third.type("python3 editor.py\n")
+third.expect("READY")
+job = subprocess.check_output(["pgrep", "-P", str(third.pid)], text=True).strip()
+subprocess.run([sealpoint, "dump", job, "-o", "edited", "--shell-job"], check=True)
+third.close()
+
+fourth = Shell()
+fourth.type(sealpoint + " restore edited --shell-job\n")
+fourth.expect("restored process " + job)
+fourth.expect("DRAWN")
+fourth.type("k")
+if "k" in fourth.expect("([^<]*)KEY <k>").group(1):
+    sys.exit("the terminal has echoed a key")
+fourth.type("q")
+fourth.expect("prompt> ")
+fourth.close()
 P
 if python3 terminals.py "$sealpoint" >log 2>&1 </dev/null; then
 	ok "$TEST_NAME"
