@@ -143,7 +143,7 @@ static json_t *freeze_object(const struct sp_freeze *freeze)
 	        (json_int_t)freeze->mappings_ns, "memory_ns", (json_int_t)freeze->memory_ns);
 }
 
-static int print_json(const struct sp_dump_options *dump, const struct sp_dump_result *result)
+static void print_json(const struct sp_dump_options *dump, const struct sp_dump_result *result)
 {
 	json_t *object = json_pack(
 	        "{s:i, s:o, s:s, s:I, s:I, s:I, s:f, s:o, s:o, s:I, s:I, s:I}", "pid",
@@ -155,7 +155,7 @@ static int print_json(const struct sp_dump_options *dump, const struct sp_dump_r
 	        "threads", (json_int_t)result->threads, "mappings", (json_int_t)result->mappings,
 	        "descriptors", (json_int_t)result->descriptors);
 
-	return sp_print_json(object);
+	sp_print_json(object);
 }
 
 static void print_people(const struct sp_dump_options *dump, const struct sp_dump_result *result)
@@ -198,8 +198,8 @@ static int run(struct sp_cli *cli)
 		return sp_command_failed(cli, &err);
 	sp_log_succeeded(&cli->log);
 	if (cli->json)
-		return print_json(&dump, &result);
-	if (!cli->log.quiet)
+		print_json(&dump, &result);
+	else if (!cli->log.quiet)
 		print_people(&dump, &result);
 	return SP_EXIT_OK;
 }

@@ -4,6 +4,7 @@
  */
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,6 +87,20 @@ static bool wants_json(int argc, char **argv)
 	return false;
 }
 
+/*
+ * An answer that could not be written is a failure of those commands that only answer. A program
+ * that was saved or restored stays so, and whoever looks at the exit status has to know that.
+ */
+static int answered(const struct sp_command *command, int status)
+{
+	bool has_acted = command == &sp_command_dump || command == &sp_command_restore;
+
+	if (status != SP_EXIT_OK || (!fflush(stdout) && !ferror(stdout)))
+		return status;
+	fprintf(stderr, "sealpoint: cannot write the answer: %s\n", strerror(errno));
+	return has_acted ? SP_EXIT_OK : SP_EXIT_FAILED;
+}
+
 int main(int argc, char **argv)
 {
 	struct sp_cli cli = {.argc = argc - 1, .argv = argv + 1, .json = wants_json(argc, argv)};
@@ -100,11 +115,12 @@ int main(int argc, char **argv)
 		return SP_EXIT_OK;
 	}
 	if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help"))
-		return help(&cli, argc > 2 ? argv[2] : NULL);
+		return answered(NULL,
+		                help(&cli, argc > 2 && strcmp(argv[2], "help") ? argv[2] : NULL));
 	cli.command = find_command(name);
 	if (!cli.command)
 		return unknown_command(&cli, name);
 	signal(SIGCHLD, SIG_DFL); /* whoever started us may ignore it, but we wait for children */
 	sp_log_init(&cli.log, false, false);
-	return cli.command->run(&cli);
+	return answered(cli.command, cli.command->run(&cli));
 }

@@ -67,6 +67,7 @@ int sp_print_json(json_t *object)
 	if (!failed)
 		return SP_EXIT_OK;
 	fprintf(stderr, "sealpoint: cannot write the answer: %s\n", strerror(errno));
+	clearerr(stdout); /* it has been said */
 	return SP_EXIT_FAILED;
 }
 

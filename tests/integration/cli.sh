@@ -86,6 +86,21 @@ else
 	not_ok "$TEST_NAME/version" "$("$sealpoint" --version)"
 fi
 
+if "$sealpoint" help help | cmp -s - <("$sealpoint" help); then
+	ok "$TEST_NAME/help help"
+else
+	not_ok "$TEST_NAME/help help" "$("$sealpoint" help help 2>&1 | head -1)"
+fi
+
+# An answer that cannot be written is noticed.
+status=0
+"$sealpoint" help >/dev/full 2>error || status=$?
+if ((status == 1)) && grep -q 'cannot write the answer: No space' error; then
+	ok "$TEST_NAME/standard output is full"
+else
+	not_ok "$TEST_NAME/standard output is full" "exit status $status: $(<error)"
+fi
+
 # --- JSON ----------------------------------------------------------------------------------------------
 
 # The command's standard output must be one JSON object for which the Python expression is true.
