@@ -26,7 +26,7 @@ static int answer(struct sp_cli *cli, const struct sp_checkpoint *checkpoint, co
 		                               (json_int_t)stat.st_blocks * 512));
 	printf("wrote %s: %s, %s on disk\n", path, sp_show_bytes((uint64_t)stat.st_size).text,
 	       sp_show_bytes((uint64_t)stat.st_blocks * 512).text);
-	printf("look at it with: gdb %s %s\n", process->executable, path);
+	printf("look at it with: gdb '%s' '%s'\n", process->executable, path);
 	return SP_EXIT_OK;
 }
 

@@ -280,6 +280,12 @@ int sp_manifest_read(int dirfd, const char *path, Sealpoint__Manifest **manifest
 	Sealpoint__Manifest *found = NULL;
 	int rc;
 
+	if (faccessat(dirfd, SP_IMAGE_MANIFEST, F_OK, 0) < 0 && errno == ENOENT &&
+	    strstr(path, ".partial-"))
+		return sp_fail(err, ENOENT,
+		               "%s is not a checkpoint: a dump is still writing it, or was killed "
+		               "(then remove it)",
+		               path);
 	if (faccessat(dirfd, SP_IMAGE_MANIFEST, F_OK, 0) < 0 && errno == ENOENT)
 		return sp_fail(err, ENOENT,
 		               "%s is not a checkpoint: no %s there (give the directory that was "

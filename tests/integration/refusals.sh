@@ -94,6 +94,10 @@ refuses "no directory for the checkpoint" "$sealpoint" dump "$SLEEPER" -o missin
 [[ -e new || -n $(compgen -G '*.partial-*') ]] && not_ok "$TEST_NAME" "something was left: $(ls)"
 kill -0 "$SLEEPER" || not_ok "$TEST_NAME" "the program has ended"
 
+mkdir saved.partial-1
+refuses "an unfinished checkpoint" "$sealpoint" inspect saved.partial-1 -- "still writing it" "remove it"
+rmdir saved.partial-1
+
 # --- restore -------------------------------------------------------------------------------------------
 
 dump_and_reap "$SLEEPER" saved
