@@ -180,8 +180,13 @@ static int compare(struct sp_file_builder *builder, const Sealpoint__OpenFile *f
 		               "the program runs code of it: put back the file as it was",
 		               message->path, (unsigned long long)size,
 		               (unsigned long long)message->size);
-	sp_warn(builder->log, "%s has changed since the dump (%llu bytes then, %llu now)",
-	        message->path, (unsigned long long)message->size, (unsigned long long)size);
+	if (size == message->size)
+		sp_warn(builder->log,
+		        "%s has been written to since the dump (its size is the same)",
+		        message->path);
+	else
+		sp_warn(builder->log, "%s has changed since the dump (%llu bytes then, %llu now)",
+		        message->path, (unsigned long long)message->size, (unsigned long long)size);
 	return 0;
 }
 
