@@ -155,15 +155,10 @@ static int plan_run(void *context, const struct sp_page_run *run)
 	return 0;
 }
 
-/* The pages of a shared mapping are all with its file. */
-static bool is_shared(const Sealpoint__Vma *vma)
-{
-	return vma->flags & SP_VMA_SHARED;
-}
-
 static bool has_own_pages(const Sealpoint__Vma *vma)
 {
-	return !is_shared(vma) && vma->kind != SP_VMA_VVAR && vma->kind != SP_VMA_DEVICE;
+	return !sp_vma_kind_is_shared(vma->kind) && vma->kind != SP_VMA_VVAR &&
+	       vma->kind != SP_VMA_DEVICE;
 }
 
 static int plan_mapping(struct core *core, const Sealpoint__Vma *vma, bool *asked,
@@ -175,7 +170,7 @@ static int plan_mapping(struct core *core, const Sealpoint__Vma *vma, bool *aske
 	if (has_own_pages(vma))
 		return sp_page_store_walk(core->checkpoint->pages, core->process->memory_object,
 		                          range, plan_run, &planner, err);
-	add_range(&planner, range, is_shared(vma) && planner.fd >= 0);
+	add_range(&planner, range, sp_vma_kind_is_shared(vma->kind) && planner.fd >= 0);
 	return 0;
 }
 

@@ -18,8 +18,8 @@
 
 static void append(struct sp_array *notes, const void *bytes, size_t size)
 {
-	for (size_t i = 0; i < size; i++)
-		sp_array_append(notes, (const char *)bytes + i);
+	if (size)
+		memcpy(sp_array_grow(notes, size), bytes, size);
 }
 
 static void pad(struct sp_array *notes)

@@ -216,7 +216,7 @@ static int add_mapped_files(struct dump *dump, struct sp_error *err)
 		struct sp_vma *vma = sp_array_at(&dump->vmas, i);
 		int rc;
 
-		if (!sp_vma_needs_file(vma))
+		if (!sp_vma_kind_maps_file(vma->kind))
 			continue;
 		rc = sp_file_table_add_mapping(
 		        &dump->files, dump->process.pid, vma->range, vma->flags & SP_VMA_SHARED,

@@ -8,7 +8,7 @@
 #include "arch/arch.h"
 #include "base/error.h"
 #include "image/page_store.h"
-#include "mem/vma.h" /* the numbers that stand for kinds and flags; nothing is called */
+#include "image/vma_numbers.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -333,12 +333,6 @@ static int check_vma_range(const struct checker *checker, const Sealpoint__Vma *
 	return 0;
 }
 
-static bool needs_file(const Sealpoint__Vma *vma)
-{
-	return vma->kind == SP_VMA_FILE_PRIVATE || vma->kind == SP_VMA_FILE_SHARED ||
-	       vma->kind == SP_VMA_SHARED_ANON;
-}
-
 /* Private memory is all in the page store: a page without a state would be lost contents. */
 static bool needs_pages(const Sealpoint__Vma *vma)
 {
@@ -380,7 +374,7 @@ static int check_vma(struct checker *checker, const Sealpoint__Vma *vma)
 		return bad_vma(checker, vma, "has unknown flags");
 	if (vma->protection_key < 0 || vma->protection_key > 15)
 		return bad_vma(checker, vma, "has an unknown protection key");
-	if (vma->file ? !is_open_file(checker, vma->file) : needs_file(vma))
+	if (vma->file ? !is_open_file(checker, vma->file) : sp_vma_kind_maps_file(vma->kind))
 		return bad_vma(checker, vma, "is of an unknown file");
 	return check_vma_pages(checker, vma, process);
 }

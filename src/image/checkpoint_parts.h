@@ -24,10 +24,13 @@ int sp_manifest_check(const Sealpoint__Manifest *manifest, const char *path, str
 /** XXH3-64 of a whole file. */
 int sp_file_checksum(int dirfd, const char *name, uint64_t *checksum, struct sp_error *err);
 
+/* --- checkpoint.c --- */
+
+/** An empty checkpoint, to be filled in; sp_checkpoint_close() frees it at any time. */
+struct sp_checkpoint *sp_checkpoint_new(void);
+
 /* --- checkpoint_reader.c --- */
 
-/** An empty checkpoint, to be filled in. */
-struct sp_checkpoint *sp_checkpoint_new(void);
 /** Unpacks all records into the arrays of the checkpoint. */
 int sp_checkpoint_read_records(struct sp_checkpoint *checkpoint, struct sp_record_reader *reader,
                                struct sp_error *err);

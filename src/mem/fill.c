@@ -79,9 +79,10 @@ static int cut_segments(struct filler *filler, struct sp_error *err)
 		uint64_t pages[SP_PAGE_STATES];
 		int rc;
 
-		if (!sp_vma_is_made(vma) || sp_vma_is_shared(vma))
+		if (!sp_vma_is_made(vma) || sp_vma_kind_is_shared(vma->kind))
 			continue;
-		rc = sp_vma_count_pages(filler->build, vma, pages, err);
+		rc = sp_memory_count_pages(filler->build->checkpoint, filler->build->process, vma,
+		                           pages, err);
 		if (rc < 0)
 			return rc;
 		if (pages[SP_PAGE_DATA] + pages[SP_PAGE_ZERO] == 0)
@@ -492,9 +493,9 @@ static int make_files_resident(struct sp_memory_build *build, struct sp_error *e
 	while (rc == 0 && (vma = sp_next_vma(build, &index)) != NULL) {
 		uint64_t pages[SP_PAGE_STATES];
 
-		if (!sp_vma_maps_file(vma))
+		if (!sp_vma_kind_maps_file(vma->kind))
 			continue;
-		rc = sp_vma_count_pages(build, vma, pages, err);
+		rc = sp_memory_count_pages(build->checkpoint, build->process, vma, pages, err);
 		if (rc < 0 || pages[SP_PAGE_FILE] == 0)
 			continue;
 		rc = advise_runs(&batch, vma, SP_PAGE_FILE, MADV_POPULATE_READ, err)

@@ -151,7 +151,8 @@ static int check_record(const struct sp_memory_build *build, const Sealpoint__Vm
 	    vma->offset % SP_PAGE_SIZE || vma->protection_key < 0 || vma->protection_key > 15)
 		return sp_fail(err, EBADMSG, "the record of memory at 0x%" PRIx64 " is damaged",
 		               vma->start);
-	if (sp_vma_maps_file(vma) && (vma->file == 0 || vma->file > build->checkpoint->files.count))
+	if (sp_vma_kind_maps_file(vma->kind) &&
+	    (vma->file == 0 || vma->file > build->checkpoint->files.count))
 		return sp_fail(err, EBADMSG,
 		               "the record of memory at 0x%" PRIx64 " names no file (%s)",
 		               vma->start, vma->path);
@@ -162,14 +163,14 @@ static uint64_t map_flags(const Sealpoint__Vma *vma)
 {
 	uint64_t flags = MAP_FIXED_NOREPLACE;
 
-	if (!sp_vma_maps_file(vma))
+	if (!sp_vma_kind_maps_file(vma->kind))
 		flags |= MAP_ANONYMOUS;
 	if (vma->flags & SP_VMA_DROPPABLE)
 		flags |= MAP_DROPPABLE;
 	else if (vma->flags & SP_VMA_SYNC)
 		flags |= MAP_SHARED_VALIDATE | MAP_SYNC;
 	else
-		flags |= sp_vma_is_shared(vma) ? MAP_SHARED : MAP_PRIVATE;
+		flags |= sp_vma_kind_is_shared(vma->kind) ? MAP_SHARED : MAP_PRIVATE;
 	if (vma->kind == SP_VMA_STACK)
 		flags |= MAP_GROWSDOWN;
 	if (vma->flags & SP_VMA_NO_RESERVE)
@@ -182,7 +183,7 @@ static uint64_t map_flags(const Sealpoint__Vma *vma)
 static int map_vma(struct sp_vma_batch *batch, const Sealpoint__Vma *vma, struct sp_error *err)
 {
 	const struct sp_memory_build *build = batch->build;
-	bool file = sp_vma_maps_file(vma);
+	bool file = sp_vma_kind_maps_file(vma->kind);
 	int prot, rc = sp_vma_fill_prot(build, vma, &prot, err);
 
 	if (rc < 0)

@@ -32,6 +32,13 @@ int sp_memory_save(pid_t pid, const struct sp_array *vmas, struct sp_page_writer
 /** Fills in the record of a VMA, after sp_memory_save(). Strings and lists stay owned by `vma`. */
 void sp_vma_to_record(const struct sp_vma *vma, pid_t pid, Sealpoint__Vma *record);
 
+/* --- reading a checkpoint --- */
+
+/** How many pages of 4 KiB, whatever the mapping's page size, of a VMA are in each state. */
+int sp_memory_count_pages(const struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
+                          const Sealpoint__Vma *vma, uint64_t pages[SP_PAGE_STATES],
+                          struct sp_error *err);
+
 /* --- restoring --- */
 
 struct sp_memory_build {

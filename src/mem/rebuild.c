@@ -29,16 +29,6 @@ bool sp_vma_is_made(const Sealpoint__Vma *vma)
 	return vma->kind != SP_VMA_VVAR && vma->kind != SP_VMA_VSYSCALL;
 }
 
-bool sp_vma_maps_file(const Sealpoint__Vma *vma)
-{
-	return vma->kind == SP_VMA_FILE_PRIVATE || sp_vma_is_shared(vma);
-}
-
-bool sp_vma_is_shared(const Sealpoint__Vma *vma)
-{
-	return vma->kind == SP_VMA_FILE_SHARED || vma->kind == SP_VMA_SHARED_ANON;
-}
-
 int sp_own_mappings(struct sp_array *vmas, struct sp_error *err)
 {
 	sp_cleanup_free char *text = NULL;
@@ -57,11 +47,12 @@ static int count_run(void *context, const struct sp_page_run *run)
 	return 0;
 }
 
-int sp_vma_count_pages(const struct sp_memory_build *build, const Sealpoint__Vma *vma,
-                       uint64_t pages[SP_PAGE_STATES], struct sp_error *err)
+int sp_memory_count_pages(const struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
+                          const Sealpoint__Vma *vma, uint64_t pages[SP_PAGE_STATES],
+                          struct sp_error *err)
 {
 	memset(pages, 0, SP_PAGE_STATES * sizeof(*pages));
-	return sp_page_store_walk(build->checkpoint->pages, build->process->memory_object,
+	return sp_page_store_walk(checkpoint->pages, process->memory_object,
 	                          sp_vma_record_range(vma), count_run, pages, err);
 }
 
@@ -76,9 +67,9 @@ int sp_vma_fill_prot(const struct sp_memory_build *build, const Sealpoint__Vma *
 	 * order.
 	 */
 	*prot = vma->prot == PROT_EXEC ? PROT_NONE : (int)vma->prot;
-	if (sp_vma_is_shared(vma))
+	if (sp_vma_kind_is_shared(vma->kind))
 		return 0;
-	rc = sp_vma_count_pages(build, vma, pages, err);
+	rc = sp_memory_count_pages(build->checkpoint, build->process, vma, pages, err);
 	if (rc == 0 && (pages[SP_PAGE_DATA] || pages[SP_PAGE_ZERO]))
 		*prot = PROT_READ | PROT_WRITE;
 	else if (rc == 0 && pages[SP_PAGE_FILE])

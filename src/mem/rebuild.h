@@ -17,19 +17,12 @@ static inline struct sp_range sp_vma_record_range(const Sealpoint__Vma *vma)
 
 /** Made by mmap(2) at restore, as opposed to vvar and vsyscall, which are the kernel's. */
 bool sp_vma_is_made(const Sealpoint__Vma *vma);
-/** Shows a file, or shared anonymous memory, which is one. */
-bool sp_vma_maps_file(const Sealpoint__Vma *vma);
-bool sp_vma_is_shared(const Sealpoint__Vma *vma);
 
 /**
  * The mappings of the calling process, whose copy the stub is, from /proc/self/maps: ranges and
  * kinds, no flags. Release with sp_vma_list_release().
  */
 int sp_own_mappings(struct sp_array *vmas, struct sp_error *err);
-
-/** How many pages of each state a VMA has. */
-int sp_vma_count_pages(const struct sp_memory_build *build, const Sealpoint__Vma *vma,
-                       uint64_t pages[SP_PAGE_STATES], struct sp_error *err);
 
 /** Protection while contents are filled in: writable if the VMA has contents of its own. */
 int sp_vma_fill_prot(const struct sp_memory_build *build, const Sealpoint__Vma *vma, int *prot,

@@ -185,16 +185,11 @@ static int append(struct saver *saver, struct sp_range range, enum sp_page_state
 	return 0;
 }
 
-static bool is_shared(const struct sp_vma *vma)
-{
-	return vma->kind == SP_VMA_SHARED_ANON || vma->kind == SP_VMA_FILE_SHARED;
-}
-
 static enum sp_page_state page_state(const struct sp_vma *vma, uint64_t categories)
 {
 	if (categories & PAGE_IS_GUARD)
 		return SP_PAGE_GUARD;
-	if (is_shared(vma))
+	if (sp_vma_kind_is_shared(vma->kind))
 		return categories & PAGE_IS_PRESENT ? SP_PAGE_FILE : SP_PAGE_HOLE;
 	if (vma->kind == SP_VMA_FILE_PRIVATE)
 		return categories & PAGE_IS_FILE ? SP_PAGE_FILE : SP_PAGE_DATA;

@@ -238,12 +238,6 @@ struct sp_vma *sp_vma_find(const struct sp_array *vmas, uint64_t address)
 	return sp_array_search(vmas, &address, sp_range_locate);
 }
 
-bool sp_vma_needs_file(const struct sp_vma *vma)
-{
-	return vma->kind == SP_VMA_FILE_PRIVATE || vma->kind == SP_VMA_FILE_SHARED ||
-	       vma->kind == SP_VMA_SHARED_ANON;
-}
-
 const char *sp_vma_kind_name(enum sp_vma_kind kind)
 {
 	static const char *const names[SP_VMA_KINDS] = {

@@ -105,7 +105,7 @@ static void make_records(struct bench *bench)
 		struct sp_vma *vma = sp_array_at(&bench->vmas, i);
 		Sealpoint__Vma *record = &bench->records[i];
 
-		if (sp_vma_needs_file(vma)) {
+		if (sp_vma_kind_maps_file(vma->kind)) {
 			sp_array_push(&checkpoint->files);
 			vma->file = (uint32_t)checkpoint->files.count;
 			bench->fds[vma->file] = open_mapped(bench->program, vma);
@@ -284,7 +284,7 @@ static void assert_same_bytes(const struct bench *bench, const struct sp_vma *vm
 
 static bool same_file(const struct sp_vma *left, const struct sp_vma *right)
 {
-	return !sp_vma_needs_file(left) ||
+	return !sp_vma_kind_maps_file(left->kind) ||
 	       (left->inode == right->inode && left->dev_minor == right->dev_minor);
 }
 

@@ -1,0 +1,62 @@
+/* A checkpoint in memory: its records, and finding one. checkpoint_reader.c fills it in. */
+#include "image/checkpoint_parts.h"
+
+#include "base/cleanup.h"
+
+#include <stdlib.h>
+
+struct sp_checkpoint *sp_checkpoint_new(void)
+{
+	struct sp_checkpoint *checkpoint = sp_alloc_zeroed(1, sizeof(*checkpoint));
+
+	checkpoint->dirfd = -1;
+	checkpoint->processes = SP_ARRAY_OF(Sealpoint__Process *);
+	checkpoint->threads = SP_ARRAY_OF(Sealpoint__Thread *);
+	checkpoint->vmas = SP_ARRAY_OF(Sealpoint__Vma *);
+	checkpoint->files = SP_ARRAY_OF(Sealpoint__OpenFile *);
+	checkpoint->descriptors = SP_ARRAY_OF(Sealpoint__Descriptor *);
+	return checkpoint;
+}
+
+static void release_messages(struct sp_array *messages)
+{
+	for (size_t i = 0; i < messages->count; i++)
+		protobuf_c_message_free_unpacked(sp_array_pointer(messages, i), NULL);
+	sp_array_release(messages);
+}
+
+static void checkpoint_free(struct sp_checkpoint *checkpoint)
+{
+	sp_page_store_close(checkpoint->pages);
+	release_messages(&checkpoint->processes);
+	release_messages(&checkpoint->threads);
+	release_messages(&checkpoint->vmas);
+	release_messages(&checkpoint->files);
+	release_messages(&checkpoint->descriptors);
+	if (checkpoint->manifest)
+		sealpoint__manifest__free_unpacked(checkpoint->manifest, NULL);
+	sp_close_scope(&checkpoint->dirfd);
+	free(checkpoint);
+}
+
+void sp_checkpoint_close(struct sp_checkpoint *checkpoint)
+{
+	while (checkpoint) {
+		struct sp_checkpoint *parent = checkpoint->parent;
+
+		checkpoint_free(checkpoint);
+		checkpoint = parent;
+	}
+}
+
+const Sealpoint__OpenFile *sp_checkpoint_file(const struct sp_checkpoint *checkpoint, uint32_t id)
+{
+	if (id == 0 || id > checkpoint->files.count)
+		return NULL;
+	return sp_array_pointer(&checkpoint->files, id - 1);
+}
+
+const Sealpoint__Process *sp_checkpoint_root(const struct sp_checkpoint *checkpoint)
+{
+	return sp_array_pointer(&checkpoint->processes, 0);
+}
