@@ -110,14 +110,13 @@ const struct sp_command sp_command_check = {
         .name = "check",
         .synopsis = "[--json]",
         .summary = "tell what this kernel and our privileges allow",
-        .description = "Tries out each kernel feature and each privilege that sealpoint uses, and "
-                       "tells what\n"
-                       "it is needed for and what is lost without it. Nothing on the machine is "
-                       "changed: each\n"
-                       "trial runs in a process of its own that is thrown away.\n\n"
-                       "The exit status is 0 if programs can be saved and restored here, and 1 if "
-                       "something\n"
-                       "is missing that is always needed.",
+        .description =
+                "Tries out each kernel feature and each privilege that sealpoint uses, and\n"
+                "tells what it is needed for and what is lost without it. Nothing on the\n"
+                "machine is changed: each trial runs in a process of its own that is thrown\n"
+                "away.\n\n"
+                "The exit status is 0 if programs can be saved and restored here, and 1 if\n"
+                "something is missing that is always needed.",
         .options = options,
         .examples =
                 "  sealpoint check\n"

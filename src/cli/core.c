@@ -61,14 +61,12 @@ const struct sp_command sp_command_core = {
         .name = "core",
         .synopsis = "DIR -o FILE [--json]",
         .summary = "write an ELF core file of a checkpoint, for gdb",
-        .description = "Writes what was saved in DIR as an ELF core file, with all threads, their "
-                       "registers and\n"
-                       "all memory, so that a debugger can look into the program as it was. The "
-                       "checkpoint is not\n"
-                       "changed, and the program does not have to run.\n\n"
-                       "Memory that was a page of a file is taken from that file if it is still "
-                       "the same;\n"
-                       "otherwise the debugger is left to find it.",
+        .description =
+                "Writes what was saved in DIR as an ELF core file, with all threads, their\n"
+                "registers and all memory, so that a debugger can look into the program as it\n"
+                "was. The checkpoint is not changed, and the program does not have to run.\n\n"
+                "Memory that was a page of a file is taken from that file if it is still the\n"
+                "same; otherwise the debugger is left to find it.",
         .options = options,
         .examples = "  sealpoint core /var/tmp/saved -o core\n"
                     "  gdb -batch -ex 'thread apply all backtrace' /usr/bin/redis-server core",

@@ -211,13 +211,10 @@ const struct sp_command sp_command_dump = {
         .description =
                 "Stops the program with process id PID for a moment, saves all of it to the new\n"
                 "directory DIR, and ends it, or lets it run on.\n\n"
-                "DIR appears when everything is safely on disk, or not at all. If anything fails, "
-                "or\n"
-                "sealpoint itself is killed half way through, the program runs on as if nothing "
-                "had\n"
-                "happened. What cannot be saved is refused before that, with the name of what it "
-                "is\n"
-                "and what can be done.",
+                "DIR appears when everything is safely on disk, or not at all. If anything\n"
+                "fails, or sealpoint itself is killed half way through, the program runs on as\n"
+                "if nothing had happened. What cannot be saved is refused before that, with the\n"
+                "name of what it is and what can be done.",
         .options = options,
         .examples = "  sealpoint dump 4242 -o /var/tmp/saved\n"
                     "  sealpoint dump $(pidof redis-server) -o /backup/redis --leave-running\n"

@@ -11,72 +11,6 @@ static const struct sp_option options[] = {
         {0},
 };
 
-/* One line from a kind or a facet about its own message; empty if it has nothing to tell. */
-struct sp_line sp_describe_file(const Sealpoint__OpenFile *file)
-{
-	const struct sp_file_kind *kind = sp_file_kind_by_name(file->kind);
-	struct sp_line line = {""};
-
-	if (kind && kind->describe)
-		kind->describe(file->body, line.text, sizeof(line.text));
-	return line;
-}
-
-struct sp_line sp_describe_facet(const Sealpoint__Facet *record)
-{
-	const struct sp_facet *facet = sp_facet_by_name(record->name);
-	struct sp_line line = {""};
-
-	if (facet && facet->describe)
-		facet->describe(record->body, line.text, sizeof(line.text));
-	return line;
-}
-
-const char *sp_file_title(const Sealpoint__OpenFile *file)
-{
-	const struct sp_file_kind *kind = sp_file_kind_by_name(file->kind);
-
-	return kind ? kind->title : file->kind;
-}
-
-const char *sp_facet_title(const Sealpoint__Facet *record)
-{
-	const struct sp_facet *facet = sp_facet_by_name(record->name);
-
-	return facet ? facet->title : record->name;
-}
-
-static const struct {
-	uint32_t flag;
-	const char *name;
-} mapping_flags[] = {
-        {SP_VMA_SEALED, "sealed"},
-        {SP_VMA_LOCKED, "locked"},
-        {SP_VMA_LOCK_ON_FAULT, "lock-on-fault"},
-        {SP_VMA_GROWS_DOWN, "grows-down"},
-        {SP_VMA_HUGE, "huge"},
-        {SP_VMA_NO_HUGE, "no-huge"},
-        {SP_VMA_MERGEABLE, "mergeable"},
-        {SP_VMA_SEQUENTIAL, "sequential"},
-        {SP_VMA_RANDOM, "random"},
-        {SP_VMA_DONT_FORK, "dont-fork"},
-        {SP_VMA_WIPE_ON_FORK, "wipe-on-fork"},
-        {SP_VMA_DONT_DUMP, "dont-dump"},
-        {SP_VMA_NO_RESERVE, "no-reserve"},
-        {SP_VMA_DELETED, "deleted"},
-};
-
-const char *sp_mapping_flag(uint32_t flags, size_t *next)
-{
-	while (*next < SP_COUNT_OF(mapping_flags)) {
-		size_t index = (*next)++;
-
-		if (flags & mapping_flags[index].flag)
-			return mapping_flags[index].name;
-	}
-	return NULL;
-}
-
 static int show(struct sp_cli *cli, struct sp_checkpoint *checkpoint, bool all)
 {
 	sp_cleanup_array struct sp_array mappings = SP_ARRAY_OF(struct sp_mapping_summary);
@@ -127,16 +61,13 @@ const struct sp_command sp_command_inspect = {
         .synopsis = "DIR [--all] [--json]",
         .summary = "look at what a checkpoint holds",
         .description =
-                "Shows the program that was saved in DIR: when and where, its threads, its "
-                "mappings with\n"
-                "how many pages of each are in which state, its descriptors, and the rest of its "
-                "state.\n"
-                "Neighbouring mappings of one file share a line, with their number in brackets.\n\n"
-                "The states of a page: DATA has contents in the checkpoint, ZERO is populated with "
-                "zeros,\n"
-                "FILE is an unmodified page of a mapped file, HOLE was never populated, GUARD is a "
-                "guard\n"
-                "page (MADV_GUARD_INSTALL).",
+                "Shows the program that was saved in DIR: when and where, its threads, its\n"
+                "mappings with how many pages of each are in which state, its descriptors, and\n"
+                "the rest of its state. Neighbouring mappings of one file share a line, with\n"
+                "their number in brackets.\n\n"
+                "The states of a page: DATA has contents in the checkpoint, ZERO is populated\n"
+                "with zeros, FILE is an unmodified page of a mapped file, HOLE was never\n"
+                "populated, GUARD is a guard page (MADV_GUARD_INSTALL).",
         .options = options,
         .examples =
                 "  sealpoint inspect /var/tmp/saved\n"

@@ -18,22 +18,24 @@ struct sp_inspection {
 	bool all; /* every mapping on a line of its own */
 };
 
+/** Prints it on stdout, as wide as the terminal. (inspect_text.c) */
+void sp_print_inspection(const struct sp_inspection *inspection);
+/** The same as one object, the caller's to free. (inspect_json.c) */
+json_t *sp_inspection_object(const struct sp_inspection *inspection);
+
+/* --- words (inspect_words.c) --- */
+
 struct sp_line {
 	char text[256];
 };
 
-void sp_print_inspection(const struct sp_inspection *inspection);
-json_t *sp_inspection_object(const struct sp_inspection *inspection);
-
-/* inspect.c */
+/** What the kind of an open file, or a facet, says of its own message; empty if nothing. */
 struct sp_line sp_describe_file(const Sealpoint__OpenFile *file);
 struct sp_line sp_describe_facet(const Sealpoint__Facet *record);
+/** For people; the name in the image if this version does not know it. */
 const char *sp_file_title(const Sealpoint__OpenFile *file);
 const char *sp_facet_title(const Sealpoint__Facet *record);
-/**
- * The name of the next flag of a mapping that a reader wants to know about, NULL after the last;
- * starts at 0.
- */
+/** The next flag of a mapping that a reader wants to know of, or NULL; `*next` starts at 0. */
 const char *sp_mapping_flag(uint32_t flags, size_t *next);
 
 #endif

@@ -125,16 +125,13 @@ const struct sp_command sp_command_restore = {
         .synopsis = "DIR [OPTION]...",
         .summary = "bring a saved program back",
         .description =
-                "Builds the program that was saved in DIR and lets it go on where it was, with "
-                "its\n"
-                "process id, its threads, its memory and its open files. The checkpoint is not "
-                "changed:\n"
-                "it can be restored again and again, though not twice at the same time, because a\n"
-                "process id is given only once.\n\n"
-                "Without --detach, sealpoint then stands in for the program: it passes signals on "
-                "to it,\n"
-                "stops when it stops, and ends as it ends, with its exit status or by its "
-                "signal.\n\n"
+                "Builds the program that was saved in DIR and lets it go on where it was, with\n"
+                "its process id, its threads, its memory and its open files. The checkpoint is\n"
+                "not changed: it can be restored again and again, though not twice at the same\n"
+                "time, because a process id is given only once.\n\n"
+                "Without --detach, sealpoint then stands in for the program: it passes signals\n"
+                "on to it, stops when it stops, and ends as it ends, with its exit status or by\n"
+                "its signal.\n\n"
                 "If anything is missing or fails, no process is left behind.",
         .options = options,
         .examples = "  sealpoint restore /var/tmp/saved\n"

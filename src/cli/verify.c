@@ -73,11 +73,10 @@ const struct sp_command sp_command_verify = {
         .name = "verify",
         .synopsis = "DIR [--json]",
         .summary = "check every byte of a checkpoint",
-        .description = "Reads all files of the checkpoint in DIR, and of the checkpoints it stands "
-                       "on, and checks\n"
-                       "every checksum, every size and every reference between them. Says what is "
-                       "wrong, in\n"
-                       "which file and where. Nothing is changed.",
+        .description =
+                "Reads all files of the checkpoint in DIR, and of the checkpoints it stands on,\n"
+                "and checks every checksum, every size and every reference between them. Says\n"
+                "what is wrong, in which file and where. Nothing is changed.",
         .options = options,
         .examples = "  sealpoint verify /var/tmp/saved && echo good",
         .run = run,
