@@ -7,7 +7,7 @@
 # shellcheck shell=bash
 
 : "${BUILD:?}" "${TOP:?}" "${TEST_DIR:?}" "${TEST_NAME:?}" "${RESULTS:?}"
-sealpoint=$BUILD/sealpoint
+sealpoint=${SEALPOINT:-$BUILD/sealpoint}
 subjects=$BUILD/tests/subjects
 # shellcheck disable=SC2034 # for the scripts
 test_tools=$BUILD/tests/tools

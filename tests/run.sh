@@ -4,7 +4,9 @@
 #	tests/run.sh [-j JOBS] [-k] [SELECTION...]
 #
 # A selection is a part of a test's name, such as `unit`, `subject/memory` or `real/redis`. Without one,
-# everything runs. -k keeps the directories of the tests. The environment gives BUILD (default: build).
+# everything runs. -k keeps the directories of the tests. The environment gives BUILD (default: build); SEALPOINT,
+# another program to test than the one there; SANITIZED, if the unit tests were built with sanitizers, for which some
+# say in their opening comment " * not sanitized: WHY".
 #
 # A line for each result as it comes ("ok NAME (1.2 s)" and what was counted, "FAIL NAME: why", "skip NAME: why"),
 # a table of subjects and modes, and as the last line the sums. The exit status is 0 if nothing has failed.
@@ -112,7 +114,7 @@ header() { # SCRIPT KEY: the value of "# KEY: value" in its opening comment
 
 # Runs a test and leaves its results, a line each (status, name, reason), in its directory.
 run_test() { # NAME
-	local name=$1 kind=${1%%/*} rest=${1#*/} script seconds status=0
+	local name=$1 kind=${1%%/*} rest=${1#*/} script seconds reason status=0
 	export TEST_NAME=$name TEST_DIR=$run_dir/$name RESULTS=$run_dir/$name.results
 	mkdir -p "$TEST_DIR"
 	: >"$RESULTS"
@@ -120,6 +122,12 @@ run_test() { # NAME
 	local start=${EPOCHREALTIME/./}
 	case $kind in
 	unit)
+		reason=$(sed -n 's/^ \* not sanitized: //p' "$TOP/tests/unit/$rest.c")
+		if [[ ${SANITIZED:-} && $reason ]]; then
+			printf 'skip\t%s\twith sanitizers: %s\n' "$name" "$reason" >>"$RESULTS"
+			tell "$name" 0
+			return
+		fi
 		timeout -s KILL 300 "$BUILD/tests/unit/$rest" >log 2>&1 || status=$?
 		cmocka_results log >>"$RESULTS"
 		;;

@@ -222,8 +222,9 @@ static int compare_ids(const void *a, const void *b, void *table)
 
 static void sort_index(struct sp_file_table *table)
 {
-	qsort_r(table->inodes.items, table->inodes.count, table->inodes.item_size, compare_ids,
-	        table);
+	if (table->inodes.count)
+		qsort_r(table->inodes.items, table->inodes.count, table->inodes.item_size,
+		        compare_ids, table);
 }
 
 /* Brings the id that was added last to its place. */

@@ -12,10 +12,12 @@ pid=$SUBJECT_PID
 dump_and_reap "$pid" image
 original=$(find image -type f -exec cksum {} + | sort)
 
+# Not with a SIGKILL pending: what a dying restore takes with it may look whole for a moment.
 is_whole() {
 	local tasks=("/proc/$pid"/task/*)
-	[[ ${#tasks[@]} == 7 && $(tr '\0' ' ' <"/proc/$pid/cmdline") == *working* ]] &&
-		[[ $(sed -n 's/^TracerPid:\s*//p' "/proc/$pid/status") == 0 && $(state_of "$pid") == [RSD] ]]
+	grep -q -E '^SigPnd:.*[1-9a-f]..$' "/proc/$pid/status" && return 1
+	[[ $(sed -n 's/^TracerPid:\s*//p' "/proc/$pid/status") == 0 && $(state_of "$pid") == [RSD] ]] &&
+		[[ ${#tasks[@]} == 7 && $(tr '\0' ' ' <"/proc/$pid/cmdline") == *working* ]]
 }
 
 is_whole_or_gone() { is_gone "$pid" || is_whole; }

@@ -2,6 +2,8 @@
  * A whole address space is saved from one process (the program) and rebuilt in another (the stub),
  * which then runs on in it. Both are children of the test, so code lies at the same addresses in
  * all three.
+ *
+ * not sanitized: the program is a copy of the test, and would bring terabytes of shadow memory along
  */
 #include "base/cleanup.h"
 #include "base/clock.h"

@@ -1,6 +1,8 @@
 /*
  * Remote system calls: a forked child is stopped, asked to do things, and let go, and must not
  * notice. The healing tests end the tracer in the middle, as kill -9 of sealpoint would.
+ *
+ * not sanitized: the child is a copy of the test, and a sanitizer changes its mappings as it runs
  */
 #include <setjmp.h>
 #include <stdarg.h>
