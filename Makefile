@@ -2,6 +2,7 @@
 # make check      installs what is missing, builds, runs all tests
 # make demo       dumps and restores a real redis-server
 # make bench      the benchmark table
+# make vm-check   another kernel, in an emulated machine (tests/vm/run.sh)
 # make install    program, man pages and bash completion, below DESTDIR and PREFIX
 # Variants: make BUILD=build/asan SANITIZE=address,undefined CC=clang
 BUILD ?= build
@@ -55,7 +56,7 @@ $(BUILD)/%.o: %.S
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d)
 
-include tests/tests.mk tests/fuzz/fuzz.mk
+include tests/tests.mk tests/fuzz/fuzz.mk tests/vm/vm.mk
 
 install: all
 	install -D -m 755 $(BUILD)/sealpoint $(DESTDIR)$(PREFIX)/bin/sealpoint

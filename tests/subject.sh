@@ -35,12 +35,31 @@ restore_and_pass() { # DIRECTORY
 
 pid_written_or_gone() { [[ -s pid ]] || is_gone "$1"; }
 
-start_subject "$subject"
-pid=$SUBJECT_PID
-proc_snapshot "$pid" "$ignored" >before
-resident=$(proc_resident "$pid")
+start_and_look() {
+	start_subject "$subject"
+	pid=$SUBJECT_PID
+	proc_snapshot "$pid" "$ignored" >before
+	resident=$(proc_resident "$pid")
+}
+
+# "leave" and "arrive" are the halves of "kill" on two machines (tests/vm), with the directory carried between them. The
+# process ids of one may be in use on the other, so they are high. Each kernel has its own vDSO, and where files are in
+# memory, mapped ones count as shared memory.
+[[ $mode == leave || $mode == arrive ]] && ignored+=,maps,resident
+if [[ $mode == leave ]]; then
+	echo 20000 >/proc/sys/kernel/ns_last_pid
+fi
+[[ $mode == arrive ]] || start_and_look
 
 case $mode in
+leave)
+	dump_and_reap "$pid" image "${dump_options[@]}"
+	echo "$pid" >travel
+	;;
+arrive)
+	pid=$(<travel)
+	restore_and_pass image
+	;;
 kill)
 	dump_and_reap "$pid" image "${dump_options[@]}"
 	restore_and_pass image

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what sealpoint needs, on Debian: `install-deps.sh [build] [test] [demo] [bench]`, one or more sets
+# Installs what sealpoint needs, on Debian: `install-deps.sh [build] [test] [demo] [bench] [vm]`, one or more sets
 # of packages. Does nothing, and needs no root, when everything is there. No service is started by it.
 set -eu
 
@@ -12,9 +12,10 @@ test_="$common libcmocka-dev clang=clang libclang-rt-14-dev gdb=gdb mandoc=mando
 	default-jdk-headless=javac"
 demo="$common redis-server=redis-server redis-tools=redis-cli"
 bench="$common python3=python3 criu=criu"
+vm="$common qemu-system-x86=qemu-system-x86_64 busybox-static=busybox cpio=cpio kmod=depmod e2fsprogs=mkfs.ext4"
 
 usage() {
-	echo "usage: $0 [build] [test] [demo] [bench]" >&2
+	echo "usage: $0 [build] [test] [demo] [bench] [vm]" >&2
 	exit 2
 }
 
@@ -32,6 +33,7 @@ for set in "${@:-build}"; do
 	test) entries=$test_ ;;
 	demo) entries=$demo ;;
 	bench) entries=$bench ;;
+	vm) entries=$vm ;;
 	*) usage ;;
 	esac
 	for entry in $entries; do

@@ -8,7 +8,6 @@
 #include "base/cleanup.h"
 #include "base/kernel_abi.h"
 
-#include <asm/prctl.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -212,13 +211,6 @@ static void probe_membarrier(struct sp_probe_result *result)
 	                 syscall(SYS_membarrier, SP_MEMBARRIER_CMD_GET_REGISTRATIONS, 0, 0) >= 0);
 }
 
-static void probe_shadow_stack(struct sp_probe_result *result)
-{
-	uint64_t features = 0;
-
-	sp_probe_outcome(result, syscall(SYS_arch_prctl, ARCH_SHSTK_STATUS, &features) == 0);
-}
-
 const struct sp_probe sp_process_probes[] = {
         {"PTRACE_SEIZE", SP_NEEDED_ALWAYS, "stopping a program and driving it", "Linux 3.4",
          probe_seize},
@@ -248,7 +240,5 @@ const struct sp_probe sp_process_probes[] = {
          "Linux 6.15", probe_timer_ids},
         {"membarrier registrations", SP_NEEDED_SOMETIMES, "programs that use membarrier(2)",
          "Linux 6.3", probe_membarrier},
-        {"shadow stacks", SP_NEEDED_SOMETIMES, "programs that run with user shadow stacks",
-         "Linux 6.6, on a processor that has them", probe_shadow_stack},
         {0},
 };

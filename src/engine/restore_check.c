@@ -31,10 +31,17 @@ static bool has_feature(const char *name)
 	return false;
 }
 
+/*
+ * Bound registers (MPX): processors that have them offer their state, but no kernel since 5.6 lets
+ * a program use them. A thread that has something in them all the same is refused when its
+ * registers are set.
+ */
+#define XCR0_BOUND_REGISTERS (3ULL << 3)
+
 static int check_processor(const struct sp_checkpoint *checkpoint, struct sp_error *err)
 {
 	const Sealpoint__Manifest *manifest = checkpoint->manifest;
-	uint64_t missing = manifest->cpu_xfeatures & ~sp_cpu_xfeatures();
+	uint64_t missing = manifest->cpu_xfeatures & ~sp_cpu_xfeatures() & ~XCR0_BOUND_REGISTERS;
 
 	for (size_t i = 0; i < manifest->n_cpu_features; i++)
 		if (!has_feature(manifest->cpu_features[i]))

@@ -203,7 +203,7 @@ static void *hold(void *argument)
 	syscall(SYS_arch_prctl, ARCH_SET_GS, gs_base);
 	syscall(SYS_arch_prctl, ARCH_GET_FS, &fs_base);
 	memset(initial, 0, sizeof(initial));
-	asm volatile("xsave64 %0" : "+m"(initial) : "a"(-1), "d"(-1));
+	asm volatile("xsave64 %0" : "+m"(initial) : "a"(3), "d"(0));
 	while (subject_running()) {
 		for (uint64_t i = 0; i < FLAGS; i++)
 			held->in[i] = 0x1111111111111111ULL * i + (uint64_t)seed;

@@ -2,7 +2,12 @@
  * Makes a checkpoint that comes from elsewhere: rewrites one item of a manifest, with correct
  * checksums, so that what is refused is the item and not the damage.
  *
- *	edit_manifest DIR version_major|version_minor|page_size|cpu_feature|arch VALUE
+ *	edit_manifest DIR ITEM VALUE
+ *
+ *	version_major, version_minor, page_size, arch	the value instead of what is there
+ *	cpu_feature	the value instead of the first one
+ *	cpu_features	none: all removed
+ *	cpu_xfeatures	bits to add
  */
 #include "base/error.h"
 #include "image/checkpoint.h"
@@ -61,6 +66,10 @@ int main(int argc, char **argv)
 		manifest->page_size = number;
 	else if (strcmp(argv[2], "cpu_feature") == 0 && manifest->n_cpu_features > 0)
 		manifest->cpu_features[0] = argv[3];
+	else if (strcmp(argv[2], "cpu_xfeatures") == 0)
+		manifest->cpu_xfeatures |= number;
+	else if (strcmp(argv[2], "cpu_features") == 0 && strcmp(argv[3], "none") == 0)
+		manifest->n_cpu_features = 0;
 	else if (strcmp(argv[2], "arch") == 0)
 		manifest->arch = argv[3];
 	else

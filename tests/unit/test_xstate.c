@@ -79,9 +79,22 @@ static void component_that_this_processor_lacks_is_refused_if_in_use(void **stat
 	assert_int_equal(sp_xstate_convert(&registers, saved, sizeof(saved), &layout, 1, &err), 0);
 	in_use |= 1ULL << 62;
 	memcpy(saved + HEADER, &in_use, sizeof(in_use));
+	saved[FIRST + 63] = 1;
 	assert_int_equal(sp_xstate_convert(&registers, saved, sizeof(saved), &layout, 1, &err),
 	                 -ENOTSUP);
 	assert_non_null(strstr(err.message, "component 62"));
+}
+
+static void component_in_its_initial_state_need_not_exist_here(void **state)
+{
+	struct sp_xstate_component layout = {62, FIRST, 64};
+	static struct sp_registers registers = {.xstate_size = 4096};
+	static uint8_t saved[4096];
+	uint64_t in_use = 1ULL << 62 | 3, in_use_here = 3;
+
+	memcpy(saved + HEADER, &in_use, sizeof(in_use));
+	assert_int_equal(sp_xstate_convert(&registers, saved, sizeof(saved), &layout, 1, NULL), 0);
+	assert_memory_equal(registers.xstate + HEADER, &in_use_here, sizeof(in_use_here));
 }
 
 int main(void)
@@ -90,6 +103,7 @@ int main(void)
 	        cmocka_unit_test(component_moves_to_this_processors_place),
 	        cmocka_unit_test(component_outside_of_the_saved_state_is_refused),
 	        cmocka_unit_test(component_that_this_processor_lacks_is_refused_if_in_use),
+	        cmocka_unit_test(component_in_its_initial_state_need_not_exist_here),
 	};
 
 	return cmocka_run_group_tests_name("xstate", tests, NULL, NULL);

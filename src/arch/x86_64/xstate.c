@@ -50,19 +50,36 @@ static bool lies_within(const struct sp_xstate_component *component, size_t size
 	       (uint64_t)component->offset + component->size <= size;
 }
 
+/*
+ * The initial state of every component behind the first two is all zero. A processor may say that one in this state is in
+ * use, so the contents decide whether a component that this processor does not have is missed.
+ */
+static bool is_initial(const uint8_t *component, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		if (component[i])
+			return false;
+	return true;
+}
+
+/** Copies a component that is in use, or takes it out of `in_use` if this processor need not have it. */
 static int copy_component(struct sp_registers *registers, const uint8_t *saved, size_t size,
                           const struct sp_xstate_component *from,
-                          const struct sp_xstate_component *to, uint32_t bit, struct sp_error *err)
+                          const struct sp_xstate_component *to, uint32_t bit, uint64_t *in_use,
+                          struct sp_error *err)
 {
 	if (!from || !lies_within(from, size))
 		return sp_fail(err, EINVAL,
 		               "the saved extended state has no place for its component %u", bit);
-	if (!to || to->size != from->size || !lies_within(to, registers->xstate_size))
+	if (to && to->size == from->size && lies_within(to, registers->xstate_size))
+		memcpy(registers->xstate + to->offset, saved + from->offset, to->size);
+	else if (is_initial(saved + from->offset, from->size))
+		*in_use &= ~(1ULL << bit);
+	else
 		return sp_fail(err, ENOTSUP,
 		               "the program uses component %u of the extended state, which this "
 		               "processor does not have",
 		               bit);
-	memcpy(registers->xstate + to->offset, saved + from->offset, to->size);
 	return 0;
 }
 
@@ -79,11 +96,11 @@ int sp_xstate_convert(struct sp_registers *registers, const uint8_t *saved, size
 		return sp_fail(err, EINVAL, "the saved extended state is too short");
 	memcpy(&in_use, saved + HEADER_OFFSET, sizeof(in_use));
 	memcpy(registers->xstate, saved, LEGACY_SIZE);
-	memset(registers->xstate + HEADER_OFFSET, 0, HEADER_SIZE);
-	memcpy(registers->xstate + HEADER_OFFSET, &in_use, sizeof(in_use));
 	for (uint32_t bit = FIRST_COMPONENT; bit < SP_XSTATE_COMPONENTS && !rc; bit++)
 		if (in_use >> bit & 1)
 			rc = copy_component(registers, saved, size, find(layout, count, bit),
-			                    find(here, here_count, bit), bit, err);
+			                    find(here, here_count, bit), bit, &in_use, err);
+	memset(registers->xstate + HEADER_OFFSET, 0, HEADER_SIZE);
+	memcpy(registers->xstate + HEADER_OFFSET, &in_use, sizeof(in_use));
 	return rc;
 }
