@@ -9,8 +9,8 @@
 #
 # - `sealpoint check`;
 # - tests/run.sh with the selection, by default a few subjects in mode "kill";
-# - subjects that were dumped here arrive there, and the other way round (travel.sh): kernel, vDSO, processor
-#   features and the layout of extended registers differ.
+# - subjects that were dumped there arrive here (travel.sh): kernel, vDSO and the layout of extended registers
+#   differ; those that were dumped here are refused there, where the processor has fewer features.
 #
 # The output is that of tests/run.sh: a line for each result, and the sums last. The environment gives BUILD (default:
 # build), VM_SECONDS, after which the guest is ended (default 1500), and VM_TRAVELLERS, the subjects that travel.
@@ -26,6 +26,7 @@ vm=$BUILD/vm
 ((EUID == 0)) || { echo "$0: needs root" >&2; exit 1; }
 
 boot() {
+	# shellcheck disable=SC2054 # the commas are qemu's
 	local qemu=(
 		qemu-system-x86_64 -accel "tcg,thread=multi,tb-size=512" -cpu max,-mpx -smp 2 -m 2048
 		-nodefaults -display none -no-reboot
