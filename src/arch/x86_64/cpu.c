@@ -64,10 +64,18 @@ static const struct feature features[] = {
         {"avx512_fp16", 7, 0, 'd', 23},
         {"amx_tile", 7, 0, 'd', 24},
         {"amx_int8", 7, 0, 'd', 25},
+        {"sha512", 7, 1, 'a', 0},
         {"avx_vnni", 7, 1, 'a', 4},
         {"avx512_bf16", 7, 1, 'a', 5},
+        {"avx_ifma", 7, 1, 'a', 23},
+        {"xsaveopt", 0xd, 1, 'a', 0},
+        {"xsavec", 0xd, 1, 'a', 1}, /* the C library calls functions for the first time with it */
+        {"xgetbv1", 0xd, 1, 'a', 2},
+        {"lahf_lm", 0x80000001, 0, 'c', 0},
         {"abm", 0x80000001, 0, 'c', 5},
         {"sse4a", 0x80000001, 0, 'c', 6},
+        {"xop", 0x80000001, 0, 'c', 11},
+        {"fma4", 0x80000001, 0, 'c', 16},
         {"rdtscp", 0x80000001, 0, 'd', 27},
 };
 
