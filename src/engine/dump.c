@@ -405,15 +405,18 @@ static int run(struct dump *dump, struct sp_error *err)
 		rc = sp_process_check(dump->options->pid, err);
 	if (!rc)
 		rc = sp_capability_need_checkpoint("read the files behind mappings", err);
+	/* Looked for again in the freeze, if in vain: a program in execve(2) has no code yet. */
 	if (!rc)
-		rc = sp_foothold_find(dump->options->pid, (struct sp_range){0}, &dump->foothold,
-		                      err);
+		sp_foothold_find(dump->options->pid, (struct sp_range){0}, &dump->foothold, NULL);
 	if (!rc)
 		rc = create(dump, err);
 	if (!rc)
 		rc = freeze(dump, err);
 	if (!rc)
 		rc = collect(dump, err);
+	if (rc && dump->frozen && sp_process_is_ending(&dump->process))
+		return sp_fail(err, ESRCH, "process %d has ended before it was saved",
+		               dump->options->pid);
 	count(dump);
 	if (!rc && after == SP_RELEASE_RUN)
 		thaw(dump, after);

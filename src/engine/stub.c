@@ -52,10 +52,15 @@ static int refuse_clone(pid_t tid, int code, struct sp_error *err)
 	return sp_fail_errno(err, code, "cannot make a process with id %d", tid);
 }
 
-/* The copy of sealpoint: it waits, with all signals blocked, until it is driven. */
-static __attribute__((noreturn)) void wait_to_be_driven(void)
+/*
+ * The copy of sealpoint: it waits, with all signals blocked, until it is driven. It ends with
+ * sealpoint, which may be gone before the kernel has been told to see to that.
+ */
+static __attribute__((noreturn)) void wait_to_be_driven(pid_t sealpoint)
 {
 	syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	if (syscall(SYS_getppid) != sealpoint)
+		syscall(SYS_exit_group, 1);
 	for (;;)
 		syscall(SYS_pause);
 }
@@ -68,6 +73,7 @@ static int clone_process(pid_t pid, struct sp_error *err)
 	        .set_tid_size = 1,
 	};
 	uint64_t deadline = sp_now_ns() + FREE_ID_NS;
+	pid_t sealpoint = getpid();
 	sigset_t all, before;
 	long got;
 	int code;
@@ -79,7 +85,7 @@ static int clone_process(pid_t pid, struct sp_error *err)
 		code = errno;
 	} while (got < 0 && code == EEXIST && id_may_become_free(pid, deadline));
 	if (got == 0)
-		wait_to_be_driven();
+		wait_to_be_driven(sealpoint);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return got < 0 ? refuse_clone(pid, code, err) : 0;
 }

@@ -30,6 +30,7 @@ static inline bool sp_stat_has_ended(const struct sp_stat *stat)
 	return stat->state == 'Z' || stat->state == 'X';
 }
 
+#define SP_PF_EXITING 0x00000004u /* in sp_stat.flags: it is ending */
 #define SP_PF_KTHREAD 0x00200000u /* in sp_stat.flags: a kernel thread */
 
 /**

@@ -17,11 +17,14 @@
 #include "proc/capability.h"
 #include "proc/file.h"
 #include "proc/stat.h"
+#include "proc/stat.h"
 #include "proc/status.h"
+#include "remote/collector.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
@@ -30,6 +33,12 @@
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+
+/* After how many looks at a thread that does not stop it is interrupted again. */
+#define INTERRUPT_ROUNDS 128
+
+/* How long threads that have not stopped yet are waited for when they are let go. */
+#define DETACH_NS (SP_NS_PER_S / 20)
 
 struct sp_thread *sp_process_thread(const struct sp_process *process, size_t index)
 {
@@ -43,6 +52,14 @@ struct sp_thread *sp_process_add_thread(struct sp_process *process, pid_t tid)
 	thread->tid = tid;
 	sp_array_append(&process->threads, &thread);
 	return thread;
+}
+
+/* True if the process has ended, with all its threads. */
+static bool is_gone(int pidfd)
+{
+	struct pollfd event = {.fd = pidfd, .events = POLLIN};
+
+	return poll(&event, 1, 0) != 0;
 }
 
 /* --- refusals --- */
@@ -102,6 +119,25 @@ static int check_pid_namespace(pid_t pid, const char *status, struct sp_error *e
 	               sp_process_name(pid).text, numbers[count - 1], pid);
 }
 
+/*
+ * A main thread that has ended, or is about to, and has no memory any more. So it is with its
+ * process, unless that has other threads: those may run on for ever, or one of them is in execve(2)
+ * and becomes the main thread. Seizing will tell.
+ */
+static int check_ended(pid_t pid, struct sp_error *err)
+{
+	sp_cleanup_close int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct sp_stat stat;
+
+	if (!sp_stat_read(pid, pid, &stat, NULL) && stat.flags & SP_PF_KTHREAD)
+		return sp_fail(err, EINVAL, "%s is a kernel thread: only programs can be saved",
+		               sp_process_name(pid).text);
+	if (pidfd >= 0 && !is_gone(pidfd))
+		return 0;
+	return sp_fail(err, ESRCH, "%s has ended (its parent has not collected its status yet)",
+	               sp_process_name(pid).text);
+}
+
 int sp_process_check(pid_t pid, struct sp_error *err)
 {
 	sp_cleanup_free char *status = NULL;
@@ -117,13 +153,8 @@ int sp_process_check(pid_t pid, struct sp_error *err)
 		               sp_process_name((pid_t)tgid).text);
 	if (pid == getpid())
 		return sp_fail(err, EINVAL, "process %d is sealpoint itself", pid);
-	if (sp_status_is(status, "State", "Z (zombie)"))
-		return sp_fail(err, ESRCH,
-		               "%s has ended (its parent has not collected its status yet)",
-		               sp_process_name(pid).text);
 	if (status_number(status, "VmSize", -1) < 0)
-		return sp_fail(err, EINVAL, "%s is a kernel thread: only programs can be saved",
-		               sp_process_name(pid).text);
+		return check_ended(pid, err);
 	if (tracer)
 		return refuse_traced(pid, tracer, err);
 	maps = sp_proc_open(pid, "maps", O_RDONLY, NULL);
@@ -175,6 +206,59 @@ static int refuse_unstoppable(pid_t pid, pid_t tid, struct sp_error *err)
 	        tid, sp_process_name(pid).text, why, wchan);
 }
 
+/* --- threads that end meanwhile --- */
+
+static bool has_ended(const siginfo_t *info)
+{
+	return info->si_code == CLD_EXITED || info->si_code == CLD_KILLED ||
+	       info->si_code == CLD_DUMPED;
+}
+
+void sp_process_collect_dead(const struct sp_process *process)
+{
+	for (size_t i = 0; i < process->threads.count; i++) {
+		pid_t tid = sp_process_thread(process, i)->tid;
+		siginfo_t info = {0};
+
+		if (tid != process->pid &&
+		    !waitid(P_PID, (id_t)tid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) &&
+		    info.si_pid == tid && has_ended(&info))
+			waitpid(tid, NULL, WNOHANG | __WALL);
+	}
+}
+
+void sp_process_wait_a_little(const struct sp_process *process, unsigned *round)
+{
+	struct timespec pause = {.tv_nsec = 50000};
+
+	if (++*round < 100) {
+		sched_yield();
+		return;
+	}
+	sp_process_collect_dead(process);
+	nanosleep(&pause, NULL);
+}
+
+/* True if the thread is about to end, or has: there is nothing to seize any more. */
+static bool is_ending(pid_t pid, pid_t tid)
+{
+	struct sp_stat stat;
+
+	return sp_stat_read(pid, tid, &stat, NULL) || stat.flags & SP_PF_EXITING;
+}
+
+bool sp_process_is_ending(const struct sp_process *process)
+{
+	sp_cleanup_free char *status = NULL;
+	uint64_t pending = 0;
+
+	if (is_ending(process->pid, process->pid) ||
+	    sp_status_read(process->pid, process->pid, &status, NULL))
+		return true;
+	return !sp_status_number(status, "SigPnd", 16, &pending, NULL) &&
+	       pending >> (SIGKILL - 1) & 1;
+}
+
 /* --- stopping --- */
 
 static bool is_known(const struct sp_process *process, pid_t tid)
@@ -195,14 +279,34 @@ static void forget_thread(struct sp_process *process, size_t index)
 	        (process->threads.count - index) * sizeof(*threads));
 }
 
-/* Seizes and interrupts one thread. A thread that has just ended is no error. */
+/* PTRACE_SEIZE, which waits while the process is in execve(2). Returns 0 or an errno. */
+static int seize(struct sp_process *process, pid_t tid)
+{
+	int code;
+
+	if (process->threads.count && !process->collector)
+		process->collector = sp_collector_start(process);
+	sp_collector_begin(process->collector);
+	code = ptrace(PTRACE_SEIZE, tid, 0, 0) < 0 ? errno : 0;
+	sp_collector_end(process->collector);
+	return code;
+}
+
+/*
+ * Seizes and interrupts one thread. A thread that has just ended is no error. The kernel forbids to
+ * seize one that is ending, and when we look, the id may be that of a thread that has taken it over
+ * in execve(2).
+ */
 static int seize_thread(struct sp_process *process, pid_t tid, struct sp_error *err)
 {
-	if (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0) {
-		if (errno == ESRCH && tid != process->pid)
-			return 0;
-		return refuse_seize(process->pid, tid, errno, err);
-	}
+	int code = seize(process, tid);
+
+	for (int again = 0; code == EPERM && again < 3; again++)
+		code = is_ending(process->pid, tid) ? ESRCH : seize(process, tid);
+	if (code == ESRCH)
+		return 0;
+	if (code)
+		return refuse_seize(process->pid, tid, code, err);
 	if (!process->stopped_ns)
 		process->stopped_ns = sp_now_ns();
 	sp_process_add_thread(process, tid);
@@ -212,18 +316,23 @@ static int seize_thread(struct sp_process *process, pid_t tid, struct sp_error *
 	return 0;
 }
 
+static int refuse_ended(const struct sp_process *process, struct sp_error *err)
+{
+	return sp_fail(err, ESRCH, "process %d has ended", process->pid);
+}
+
 /* Seizes what the task list shows and we do not know. Returns how many were found, or an error. */
 static int seize_new_threads(struct sp_process *process, struct sp_error *err)
 {
+	size_t before = process->threads.count;
 	sp_cleanup_dir DIR *tasks = NULL;
 	struct dirent *entry;
 	char path[64];
-	int found = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", process->pid);
 	tasks = opendir(path);
 	if (!tasks)
-		return sp_fail(err, ESRCH, "process %d has ended", process->pid);
+		return refuse_ended(process, err);
 	while ((entry = readdir(tasks))) {
 		pid_t tid = atoi(entry->d_name);
 		int rc;
@@ -233,14 +342,19 @@ static int seize_new_threads(struct sp_process *process, struct sp_error *err)
 		rc = seize_thread(process, tid, err);
 		if (rc)
 			return rc;
-		found++;
 	}
-	return found;
+	return (int)(process->threads.count - before);
 }
 
 static bool is_stop_signal(int signal)
 {
 	return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+}
+
+/* The signal that a stopped thread is about to take, 0 if it stands for another reason. */
+static int signal_of_stop(int status)
+{
+	return status >> 16 ? 0 : WSTOPSIG(status);
 }
 
 /*
@@ -257,50 +371,52 @@ static int judge_stop(struct sp_process *process, struct sp_thread *thread, int 
 		return 1;
 	}
 	ptrace(PTRACE_INTERRUPT, thread->tid, 0, 0);
-	ptrace(PTRACE_CONT, thread->tid, 0, WSTOPSIG(status));
+	ptrace(PTRACE_CONT, thread->tid, 0, signal_of_stop(status));
 	return 0;
 }
 
-/* Waits briefly between two looks at a thread: not at all at first, then longer. */
-static void wait_a_little(unsigned *round)
+/* As judge_stop(), of whatever the kernel has to tell about the thread by now. */
+static int look_at_thread(struct sp_process *process, struct sp_thread *thread, unsigned round)
 {
-	struct timespec pause = {.tv_nsec = 50000};
+	int status;
+	pid_t got = waitpid(thread->tid, &status, __WALL | WNOHANG);
 
-	if (++*round < 20)
-		sched_yield();
-	else
-		nanosleep(&pause, NULL);
+	if (got)
+		return got < 0 ? -1 : judge_stop(process, thread, status);
+	/*
+	 * In execve(2) an interrupt is forgotten, and an id may go to a thread that we do not
+	 * trace.
+	 */
+	if (round % INTERRUPT_ROUNDS == INTERRUPT_ROUNDS - 1 &&
+	    ptrace(PTRACE_INTERRUPT, thread->tid, 0, 0) < 0)
+		return -1;
+	return 0;
 }
 
-/* Waits until the thread at `index` stands; it is forgotten if it has ended instead. */
+/*
+ * Waits until the thread at `index` stands; it is forgotten if it has ended instead. ESRCH if that
+ * is the leader: the process has ended, or another thread has taken the leader's id in execve(2).
+ */
 static int wait_thread(struct sp_process *process, size_t index, uint64_t deadline_ns,
                        struct sp_error *err)
 {
 	struct sp_thread *thread = sp_process_thread(process, index);
 	unsigned round = 0;
+	int verdict;
 
-	for (;;) {
-		int status, verdict = 0;
-		pid_t got = waitpid(thread->tid, &status, __WALL | WNOHANG);
-
-		if (got == thread->tid)
-			verdict = judge_stop(process, thread, status);
-		if (verdict > 0) {
-			thread->stopped = true;
-			return 0;
-		}
-		if (verdict < 0 || (got < 0 && errno == ECHILD)) {
-			if (thread->tid == process->pid)
-				return sp_fail(err, ESRCH, "process %d has ended", process->pid);
-			forget_thread(process, index);
-			return 0;
-		}
+	while (!(verdict = look_at_thread(process, thread, round))) {
 		if (sp_now_ns() > deadline_ns)
 			return refuse_unstoppable(process->pid, thread->tid, err);
 		if (sp_interrupt_check(err))
 			return -EINTR;
-		wait_a_little(&round);
+		sp_process_wait_a_little(process, &round);
 	}
+	thread->stopped = verdict > 0;
+	if (!thread->stopped && thread->tid == process->pid)
+		return refuse_ended(process, err);
+	if (!thread->stopped)
+		forget_thread(process, index);
+	return 0;
 }
 
 static int stop_all(struct sp_process *process, uint64_t deadline_ns, struct sp_error *err)
@@ -375,6 +491,8 @@ static int read_thread(struct sp_process *process, struct sp_thread *thread, str
 
 static int order_and_read(struct sp_process *process, struct sp_error *err)
 {
+	if (!process->threads.count)
+		return refuse_ended(process, err);
 	for (size_t i = 0; i < process->threads.count; i++) {
 		struct sp_thread *thread = sp_process_thread(process, i);
 
@@ -389,6 +507,23 @@ static int order_and_read(struct sp_process *process, struct sp_error *err)
 		        "process cannot be saved",
 		        process->pid);
 	return 0;
+}
+
+/*
+ * Stops all threads and reads them. What was stopped may be gone again when it is read: a thread
+ * that was in execve(2) has replaced all others, and its own id. Then everything begins anew.
+ */
+static int stop_and_read(struct sp_process *process, uint64_t deadline_ns, struct sp_error *err)
+{
+	int rc;
+
+	do {
+		sp_process_release(process, SP_RELEASE_RUN);
+		rc = stop_all(process, deadline_ns, err);
+		if (!rc)
+			rc = order_and_read(process, err);
+	} while (rc == -ESRCH && !is_gone(process->pidfd) && sp_now_ns() < deadline_ns);
+	return rc == -ESRCH ? refuse_ended(process, err) : rc;
 }
 
 int sp_process_seize(struct sp_process *process, pid_t pid, uint64_t deadline_ns,
@@ -407,9 +542,8 @@ int sp_process_seize(struct sp_process *process, pid_t pid, uint64_t deadline_ns
 	process->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (process->pidfd < 0)
 		return sp_fail_errno(err, errno, "cannot open process %d", pid);
-	rc = stop_all(process, deadline_ns, err);
-	if (!rc)
-		rc = order_and_read(process, err);
+	rc = stop_and_read(process, deadline_ns, err);
+	sp_collector_dismiss(process->collector);
 	if (rc)
 		sp_process_forget(process);
 	return rc;
@@ -427,17 +561,29 @@ static void undo_stop(const struct sp_thread *thread)
 	sp_general_set(thread->tid, &general, NULL);
 }
 
-/* Detaches a thread; one that does not stand yet is made to, which it does at once or is dead. */
-static void detach(const struct sp_thread *thread)
+/*
+ * Detaches a thread. One that does not stand yet (the stopping has failed) has to be made to; if it
+ * does not before the deadline, the kernel lets it go when sealpoint ends.
+ */
+static void detach(const struct sp_process *process, const struct sp_thread *thread,
+                   uint64_t deadline_ns)
 {
-	int status;
+	unsigned round = 0;
+	int signal = 0;
 
-	if (ptrace(PTRACE_DETACH, thread->tid, 0, 0) == 0 || thread->stopped)
-		return;
-	while (waitpid(thread->tid, &status, __WALL | WNOHANG) == 0)
-		if (ptrace(PTRACE_INTERRUPT, thread->tid, 0, 0) < 0)
+	while (ptrace(PTRACE_DETACH, thread->tid, 0, signal) < 0) {
+		int status;
+		pid_t got = waitpid(thread->tid, &status, __WALL | WNOHANG);
+
+		if (got > 0 && WIFSTOPPED(status)) {
+			signal = signal_of_stop(status);
+			continue;
+		}
+		if (got || ptrace(PTRACE_INTERRUPT, thread->tid, 0, 0) < 0 ||
+		    sp_now_ns() > deadline_ns)
 			return;
-	ptrace(PTRACE_DETACH, thread->tid, 0, 0);
+		sp_process_wait_a_little(process, &round);
+	}
 }
 
 static void reap(const struct sp_process *process)
@@ -452,27 +598,32 @@ static void reap(const struct sp_process *process)
 
 void sp_process_release(struct sp_process *process, enum sp_release how)
 {
+	uint64_t deadline = sp_now_ns() + DETACH_NS;
+
 	if (how == SP_RELEASE_KILL) {
 		syscall(SYS_pidfd_send_signal, process->pidfd, SIGKILL, NULL, 0);
 		reap(process);
 	} else {
-		if (how == SP_RELEASE_STOP || process->stop_arrived)
+		if (how == SP_RELEASE_STOP)
 			syscall(SYS_pidfd_send_signal, process->pidfd, SIGSTOP, NULL, 0);
 		for (size_t i = 0; i < process->threads.count; i++) {
 			undo_stop(sp_process_thread(process, i));
-			detach(sp_process_thread(process, i));
+			detach(process, sp_process_thread(process, i), deadline);
 		}
 	}
 	for (size_t i = 0; i < process->threads.count; i++)
 		free(sp_process_thread(process, i));
 	sp_array_clear(&process->threads);
 	process->stopped_ns = 0;
+	process->group_stopped = false;
 }
 
 void sp_process_forget(struct sp_process *process)
 {
 	sp_process_release(process, SP_RELEASE_RUN);
 	sp_array_release(&process->threads);
+	sp_collector_free(process->collector);
+	process->collector = NULL;
 	if (process->pidfd >= 0)
 		close(process->pidfd);
 	process->pidfd = -1;

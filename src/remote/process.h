@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct sp_collector;
 struct sp_error;
 
 struct sp_thread {
@@ -32,8 +33,8 @@ struct sp_process {
 	int pidfd;
 	struct sp_array threads; /* struct sp_thread *; [0] is the leader */
 	bool group_stopped;      /* it was stopped by a signal (SIGSTOP, ...) when we came */
-	bool stop_arrived;       /* a stop signal arrived meanwhile: delivered again at release */
 	uint64_t stopped_ns; /* sp_now_ns() when the first thread was interrupted; 0 when none is */
+	struct sp_collector *collector; /* NULL: none was needed */
 };
 
 enum sp_release {
@@ -68,6 +69,20 @@ static inline struct sp_thread *sp_process_leader(const struct sp_process *proce
 {
 	return sp_process_thread(process, 0);
 }
+
+/** True if the process has ended, or is about to because somebody has killed it. */
+bool sp_process_is_ending(const struct sp_process *process);
+
+/**
+ * Collects those threads but the leader that have ended. As long as one of them is a zombie, the
+ * kernel neither reports the end of the leader nor lets another thread finish its execve(2).
+ */
+void sp_process_collect_dead(const struct sp_process *process);
+/**
+ * For those who wait for a thread with WNOHANG, so that they notice the end of the whole process:
+ * hardly waits in the first rounds, later 50 us, and collects the dead. `*round` begins with 0.
+ */
+void sp_process_wait_a_little(const struct sp_process *process, unsigned *round);
 
 /** Adds a thread that is already seized and stopped (restore: a clone of ours). */
 struct sp_thread *sp_process_add_thread(struct sp_process *process, pid_t tid);

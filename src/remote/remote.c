@@ -92,23 +92,33 @@ static int refuse_dead(const struct sp_remote *remote, struct sp_error *err)
 	               remote->process->pid);
 }
 
+/*
+ * Not a waitpid(2) that blocks: it would wait for ever for a leader whose process is killed, because
+ * the other threads have to be collected first.
+ */
 static int next_stop(const struct sp_remote *remote, int *status, struct sp_error *err)
 {
+	unsigned round = 0;
 	pid_t got;
 
-	do
-		got = waitpid(remote->driver->tid, status, __WALL);
-	while (got < 0 && errno == EINTR);
+	while ((got = waitpid(remote->driver->tid, status, __WALL | WNOHANG)) == 0)
+		sp_process_wait_a_little(remote->process, &round);
 	if (got < 0 || !WIFSTOPPED(*status))
 		return refuse_dead(remote, err);
 	return 0;
 }
 
-static int resume(const struct sp_remote *remote, enum __ptrace_request how, struct sp_error *err)
+/*
+ * Lets the driver go on to its next stop, with the signal that it was about to take at the last one,
+ * if it is to have that; there is none any more afterwards.
+ */
+static int resume(const struct sp_remote *remote, enum __ptrace_request how, int *signal,
+                  int *status, struct sp_error *err)
 {
-	if (ptrace(how, remote->driver->tid, 0, 0) == 0)
-		return 0;
-	return refuse_dead(remote, err);
+	if (ptrace(how, remote->driver->tid, 0, *signal) < 0)
+		return refuse_dead(remote, err);
+	*signal = 0;
+	return next_stop(remote, status, err);
 }
 
 static bool is_event(int status)
@@ -123,17 +133,19 @@ static bool is_syscall_stop(int status)
 
 /*
  * A stop that is not the one we wait for. All signals but the marker are blocked, so it can only be
- * a stop signal, which is kept for later, a trace event (a thread was cloned), or a fault in what
- * we had the target do.
+ * a stop signal, a trace event (a thread was cloned), or a fault in what we had the target do.
+ *
+ * The driver takes the stop signal: then the kernel knows that the process is to be stopped, until
+ * SIGCONT comes, and sees to it as soon as we let go. A tracer can go on with a stopped thread.
  */
-static int pass_over(struct sp_remote *remote, int status, struct sp_error *err)
+static int pass_over(const struct sp_remote *remote, int status, int *signal, struct sp_error *err)
 {
 	if (is_event(status) || is_syscall_stop(status) ||
 	    WSTOPSIG(status) == remote->marker_signal)
 		return 0;
 	switch (WSTOPSIG(status)) {
 	case SIGSTOP:
-		remote->process->stop_arrived = true;
+		*signal = SIGSTOP;
 		return 0;
 	case SIGSEGV:
 	case SIGBUS:
@@ -153,12 +165,10 @@ static int run_to_marker(struct sp_remote *remote, struct sp_error *err)
 	enum __ptrace_request how = remote->marker_signal ? PTRACE_CONT : PTRACE_SYSCALL;
 	remote_addr stop = remote->code + sp_stub_stop_offset();
 	struct user_regs_struct general;
-	int status, rc;
+	int status, rc, signal = 0;
 
 	for (;;) {
-		rc = resume(remote, how, err);
-		if (!rc)
-			rc = next_stop(remote, &status, err);
+		rc = resume(remote, how, &signal, &status, err);
 		if (rc)
 			return rc;
 		if (remote->marker_signal
@@ -172,7 +182,7 @@ static int run_to_marker(struct sp_remote *remote, struct sp_error *err)
 			    sp_general_result(&general) != -ENOSYS)
 				return 0;
 		}
-		rc = pass_over(remote, status, err);
+		rc = pass_over(remote, status, &signal, err);
 		if (rc)
 			return rc;
 	}
@@ -182,17 +192,15 @@ static int run_to_marker(struct sp_remote *remote, struct sp_error *err)
 static int run_one_call(struct sp_remote *remote, int64_t *result, struct sp_error *err)
 {
 	struct user_regs_struct general;
-	int status, rc;
+	int status, rc, signal = 0;
 
 	for (int stops = 0; stops < 2;) {
-		rc = resume(remote, PTRACE_SYSCALL, err);
-		if (!rc)
-			rc = next_stop(remote, &status, err);
+		rc = resume(remote, PTRACE_SYSCALL, &signal, &status, err);
 		if (rc)
 			return rc;
 		if (is_syscall_stop(status))
 			stops++;
-		else if ((rc = pass_over(remote, status, err)))
+		else if ((rc = pass_over(remote, status, &signal, err)))
 			return rc;
 	}
 	rc = sp_general_get(remote->driver->tid, &general, err);
@@ -205,20 +213,18 @@ static int run_one_call(struct sp_remote *remote, int64_t *result, struct sp_err
  * Only there does the kernel finish an interrupted system call when the registers are put back
  * (restart.c).
  */
-static int stop_in_signal_handling(struct sp_remote *remote, struct sp_error *err)
+static int stop_in_signal_handling(const struct sp_remote *remote, struct sp_error *err)
 {
-	int status, rc;
+	int status, rc, signal = 0;
 
 	if (ptrace(PTRACE_INTERRUPT, remote->driver->tid, 0, 0) < 0)
 		return refuse_dead(remote, err);
 	do {
-		rc = resume(remote, PTRACE_CONT, err);
-		if (!rc)
-			rc = next_stop(remote, &status, err);
+		rc = resume(remote, PTRACE_CONT, &signal, &status, err);
 		if (rc)
 			return rc;
 		if (WSTOPSIG(status) == SIGSTOP && !is_event(status))
-			remote->process->stop_arrived = true;
+			signal = SIGSTOP;
 	} while (status >> 16 != PTRACE_EVENT_STOP);
 	return 0;
 }

@@ -1,0 +1,309 @@
+/*
+ * Seizing processes that do not hold still for it: threads come and go, programs call execve(2), get
+ * signals, and are killed while they are held. Each is either seized whole or not at all, and nothing
+ * that happens to it meanwhile is lost.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "proc/stat.h"
+#include "unit/remote_target.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#define EXEC_AGAIN "exec-again"
+
+/* --- threads that come and go --- */
+
+static atomic_int alive;
+
+static void *ends_at_once(void *unused)
+{
+	atomic_fetch_sub(&alive, 1);
+	return unused;
+}
+
+static void makes_threads(int ready)
+{
+	pthread_attr_t detached;
+
+	pthread_attr_init(&detached);
+	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+	report(ready);
+	for (;;) {
+		pthread_t thread;
+
+		while (atomic_load(&alive) > 100)
+			sched_yield();
+		atomic_fetch_add(&alive, 1);
+		if (pthread_create(&thread, &detached, ends_at_once, NULL))
+			_exit(98);
+	}
+}
+
+/* Seizes the process many times; every time all its threads must stand. */
+static void is_seized_whole(pid_t pid, int times)
+{
+	for (int i = 0; i < times; i++) {
+		struct sp_process process;
+		struct sp_error err = {0};
+
+		if (sp_process_seize(&process, pid, DEADLINE, &err))
+			fail_msg("seizure %d: %s", i, err.message);
+		for (size_t t = 0; t < process.threads.count; t++)
+			assert_true(sp_process_thread(&process, t)->stopped);
+		assert_int_equal(sp_process_leader(&process)->tid, pid);
+		sp_process_forget(&process);
+	}
+}
+
+static void threads_that_end_meanwhile_are_no_obstacle(void **state)
+{
+	pid_t pid = start(makes_threads);
+
+	is_seized_whole(pid, 200);
+	end(pid);
+}
+
+/* --- execve(2) meanwhile --- */
+
+static void *spins(void *unused)
+{
+	for (;;)
+		;
+	return unused;
+}
+
+static void exec_again(void)
+{
+	execl("/proc/self/exe", "test_seize", EXEC_AGAIN, NULL);
+	_exit(97);
+}
+
+static void *execs(void *unused)
+{
+	exec_again();
+	return unused;
+}
+
+/* Threads are ended by execve(2), which the main thread and another one call by turns. */
+static void exec_with_threads(void)
+{
+	pthread_t thread;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() == 1)
+		_exit(96); /* the test has ended before that */
+	pthread_create(&thread, NULL, spins, NULL);
+	pthread_create(&thread, NULL, spins, NULL);
+	if (sp_now_ns() % 2)
+		exec_again();
+	pthread_create(&thread, NULL, execs, NULL);
+	for (;;)
+		pause();
+}
+
+static void execs_for_ever(int ready)
+{
+	report(ready);
+	exec_again();
+}
+
+static void program_that_execs_is_seized(void **state)
+{
+	pid_t pid = start(execs_for_ever);
+
+	is_seized_whole(pid, 300);
+	end(pid);
+}
+
+/* --- ends --- */
+
+static void has_threads(int ready)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, spins, NULL);
+	pthread_create(&thread, NULL, spins, NULL);
+	sleeper(ready);
+}
+
+static pid_t kill_soon(pid_t pid)
+{
+	pid_t killer = fork();
+
+	if (killer)
+		return killer;
+	poll(NULL, 0, 50);
+	kill(pid, SIGKILL);
+	_exit(0);
+}
+
+/* The end of a leader is not reported before the other threads are collected: it must be noticed
+ * all the same. */
+static void killed_process_is_noticed(void **state)
+{
+	struct sp_process process;
+	struct sp_remote remote;
+	struct sp_error err = {0};
+	pid_t pid = start(has_threads), killer;
+
+	take(&process, &remote, pid);
+	assert_false(sp_process_is_ending(&process));
+	killer = kill_soon(pid);
+	assert_int_equal(sp_remote_call(&remote, NULL, &err, "wait", SYS_poll, 0, 0, -1, 0, 0, 0),
+	                 -ESRCH);
+	assert_true(sp_process_is_ending(&process));
+	sp_remote_close(&remote, NULL);
+	sp_process_forget(&process);
+	waitpid(killer, NULL, 0);
+}
+
+static int main_thread_pipe;
+
+static void *outlives_the_main_thread(void *unused)
+{
+	struct sp_stat stat;
+
+	while (!sp_stat_read(getpid(), getpid(), &stat, NULL) && stat.state != 'Z')
+		sched_yield();
+	report(main_thread_pipe);
+	for (;;)
+		pause();
+	return unused;
+}
+
+static void ends_its_main_thread(int ready)
+{
+	pthread_t thread;
+
+	main_thread_pipe = ready;
+	pthread_create(&thread, NULL, outlives_the_main_thread, NULL);
+	syscall(SYS_exit, 0);
+}
+
+static void process_without_main_thread_is_refused(void **state)
+{
+	struct sp_process process;
+	struct sp_error err = {0};
+	pid_t pid = start(ends_its_main_thread);
+
+	assert_int_equal(sp_process_seize(&process, pid, DEADLINE, &err), -ENOTSUP);
+	assert_non_null(strstr(err.message, "main thread"));
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* --- waits that nothing interrupts --- */
+
+static void waits_for_its_vfork_child(int ready)
+{
+	report(ready);
+	if (vfork() == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		poll(NULL, 0, 1000000);
+		_exit(0);
+	}
+	for (;;)
+		pause();
+}
+
+/* Time enough to be stopped, and then to be let go, is bounded. */
+static void unstoppable_process_is_refused_in_time(void **state)
+{
+	struct sp_process process;
+	struct sp_error err = {0};
+	pid_t pid = start(waits_for_its_vfork_child);
+
+	nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+	assert_int_equal(sp_process_seize(&process, pid, sp_now_ns() + 100000000, &err),
+	                 -ETIMEDOUT);
+	assert_non_null(strstr(err.message, "vfork child"));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, __WALL);
+}
+
+/* --- stops and continues meanwhile --- */
+
+static bool is_stopped(pid_t pid)
+{
+	siginfo_t info = {0};
+
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG | WNOWAIT), 0);
+	return info.si_pid == pid;
+}
+
+static void becomes_stopped(pid_t pid)
+{
+	uint64_t deadline = DEADLINE;
+
+	while (!is_stopped(pid) && sp_now_ns() < deadline)
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	assert_true(is_stopped(pid));
+}
+
+static void stop_meanwhile_takes_effect_afterwards(void **state)
+{
+	struct sp_process process;
+	struct sp_remote remote;
+	pid_t pid = start(has_threads);
+	int status;
+
+	take(&process, &remote, pid);
+	kill(pid, SIGSTOP);
+	let_go(&process, &remote);
+	becomes_stopped(pid);
+	kill(pid, SIGCONT);
+	assert_int_equal(waitpid(pid, &status, WCONTINUED), pid);
+	assert_true(WIFCONTINUED(status));
+	end(pid);
+}
+
+/* A stop that was taken back while the process was held must not take effect afterwards. */
+static void continue_meanwhile_takes_a_stop_back(void **state)
+{
+	struct sp_process process;
+	struct sp_remote remote;
+	pid_t pid = start(has_threads);
+
+	take(&process, &remote, pid);
+	kill(pid, SIGSTOP);
+	assert_int_equal(
+	        sp_remote_call(&remote, NULL, NULL, "get the pid", SYS_getpid, 0, 0, 0, 0, 0, 0),
+	        0);
+	kill(pid, SIGCONT);
+	let_go(&process, &remote);
+	nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+	assert_false(is_stopped(pid));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(threads_that_end_meanwhile_are_no_obstacle),
+	        cmocka_unit_test(program_that_execs_is_seized),
+	        cmocka_unit_test(killed_process_is_noticed),
+	        cmocka_unit_test(process_without_main_thread_is_refused),
+	        cmocka_unit_test(unstoppable_process_is_refused_in_time),
+	        cmocka_unit_test(stop_meanwhile_takes_effect_afterwards),
+	        cmocka_unit_test(continue_meanwhile_takes_a_stop_back),
+	};
+
+	if (argc == 2 && !strcmp(argv[1], EXEC_AGAIN))
+		exec_with_threads();
+	return cmocka_run_group_tests_name("seize", tests, NULL, NULL);
+}
