@@ -139,7 +139,8 @@ int sp_page_store_verify(struct sp_page_store *store, struct sp_log *log, struct
 /* --- contents of files (memfd, shared anonymous memory, unlinked files) --- */
 
 /**
- * Adds the contents of `fd` up to `size` as a new object, holes as HOLE. Duplicates the descriptor.
+ * Adds the contents of `fd` up to `size` as a new object, holes as HOLE. Opens the file
+ * anew, so that the position of `fd` stays.
  */
 int sp_content_save(struct sp_page_writer *writer, int fd, uint64_t size, uint32_t *object,
                     struct sp_error *err);

@@ -6,7 +6,8 @@
  * can make room for it. It is written to the lowest pages of the mapping that the kernel made for
  * the main thread's stack ("[stack]"): pages that have never been touched, or hold only zeros, more
  * than 16 KiB below the main thread's stack pointer when that lies in it. Nothing lives there, and
- * a coroutine's small stack is never it. After use the pages are zeroed again.
+ * a coroutine's small stack is never it. After use the pages are zeroed again. (A main thread that is
+ * on another stack has no pointer in it: an array of zeros that it left there would be taken for free.)
  *
  * With the stack pointer on the frame, the target's own code heals it: "system call; return" runs
  * one call and returns to the sigreturn code that every C library has, which loads the frame. The

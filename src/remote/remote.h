@@ -11,7 +11,8 @@
  * The target gets one temporary mapping: a code page with the stub and data pages for the calls,
  * strings and structures of a batch. From the first changed register to the last, a signal frame
  * with the original registers lies in the target (remote/foothold.h), so that a target whose tracer
- * is killed unmaps the temporary pages and goes on as if nothing had happened (D3).
+ * is killed unmaps the temporary pages and goes on as if nothing had happened (D3). What that does
+ * not cover yet: a target under seccomp, and one without a complete foothold.
  *
  * A batch costs one stop (about 10 us) whatever its length. Not thread safe: ptrace belongs to the
  * thread that seized.
