@@ -3,8 +3,9 @@
 # make demo       dumps and restores a real redis-server
 # make bench      the benchmark table
 # make vm-check   another kernel, in an emulated machine (tests/vm/run.sh)
+# make format     formats the code; make format-check tells whether it is formatted
 # make install    program, man pages and bash completion, below DESTDIR and PREFIX
-# Variants: make BUILD=build/asan SANITIZE=address,undefined CC=clang
+# Variants: make BUILD=build/asan SANITIZE=address,undefined CC=clang; V=1 shows whole commands
 BUILD ?= build
 CC ?= cc
 CFLAGS ?= -O2 -g
@@ -29,30 +30,35 @@ LIB_OBJ := $(SRC:%.c=$(BUILD)/%.o) $(ASM:%.S=$(BUILD)/%.o) $(PROTO_C:%.c=%.o)
 CLI_OBJ := $(CLI:%.c=$(BUILD)/%.o)
 LIB := $(BUILD)/libsealpoint-engine.a
 
+# Before a command, $(call short,CC,$<) makes of its line "CC src/engine/dump.c"; with V=1 it stays whole.
+ifeq ($(V:0=)$(findstring s,$(firstword -$(MAKEFLAGS))),)
+short = @printf '%-7s %s\n' '$(1)' '$(2)' &&
+endif
+
 .DEFAULT_GOAL := all
 all: $(BUILD)/sealpoint
 
 $(BUILD)/sealpoint: $(CLI_OBJ) $(LIB)
-	$(CC) $(SP_CFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJ) $(LIB) $(SP_LIBS)
+	$(call short,LINK,$@) $(CC) $(SP_CFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJ) $(LIB) $(SP_LIBS)
 
 $(LIB): $(LIB_OBJ)
 	@rm -f $@
-	ar rcs $@ $^
+	$(call short,AR,$@) ar rcs $@ $^
 
 $(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h: proto/%.proto
 	@mkdir -p $(@D)
-	protoc-c --proto_path=proto --c_out=$(BUILD)/gen $<
+	$(call short,PROTOC,$<) protoc-c --proto_path=proto --c_out=$(BUILD)/gen $<
 
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c $(PROTO_C)
-	$(CC) $(SP_CFLAGS) $(CFLAGS) -w -c -o $@ $<
+	$(call short,CC,$<) $(CC) $(SP_CFLAGS) $(CFLAGS) -w -c -o $@ $<
 
 $(BUILD)/%.o: %.c $(PROTO_C)
 	@mkdir -p $(@D)
-	$(CC) $(SP_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(call short,CC,$<) $(CC) $(SP_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/%.o: %.S
 	@mkdir -p $(@D)
-	$(CC) $(SP_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(call short,AS,$<) $(CC) $(SP_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d)
 
@@ -65,8 +71,15 @@ install: all
 	install -D -m 644 tools/completion/sealpoint.bash \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sealpoint
 
+FORMATTED = $(sort $(shell find include src tests -name '*.[ch]' 2>/dev/null))
+format:
+	clang-format -i $(FORMATTED)
+
+format-check:
+	$(call short,FORMAT,$(words $(FORMATTED)) files) clang-format --dry-run -Werror $(FORMATTED)
+
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all install clean
+.PHONY: all install format format-check clean
 .SECONDARY:

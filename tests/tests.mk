@@ -13,19 +13,19 @@ BENCH_BIN := $(BENCH_SRC:tests/bench/%.c=$(BUILD)/tests/bench/%)
 
 $(BUILD)/tests/unit/%: tests/unit/%.c $(wildcard tests/unit/*.h) $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(SP_CFLAGS) $(CFLAGS) $(LDFLAGS) -Itests -o $@ $< $(LIB) $(SP_LIBS) -lcmocka
+	$(call short,CC,$<) $(CC) $(SP_CFLAGS) $(CFLAGS) $(LDFLAGS) -Itests -o $@ $< $(LIB) $(SP_LIBS) -lcmocka
 
 $(BUILD)/tests/subjects/%: tests/subjects/%.c $(wildcard tests/subjects/*.h) $(PROTO_C)
 	@mkdir -p $(@D)
-	$(CC) $(SP_CFLAGS) -O1 -g -o $@ $< -pthread -lrt
+	$(call short,CC,$<) $(CC) $(SP_CFLAGS) -O1 -g -o $@ $< -pthread -lrt
 
 $(BUILD)/tests/tools/%: tests/tools/%.c $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(SP_CFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(SP_LIBS)
+	$(call short,CC,$<) $(CC) $(SP_CFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(SP_LIBS)
 
 $(BUILD)/tests/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
-	$(CC) $(SP_CFLAGS) $(CFLAGS) -o $@ $<
+	$(call short,CC,$<) $(CC) $(SP_CFLAGS) $(CFLAGS) -o $@ $<
 
 unit: $(UNIT_BIN)
 subjects: $(SUBJECT_BIN)

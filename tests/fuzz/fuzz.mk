@@ -12,11 +12,11 @@ FUZZ_OPTIONS = -max_len=4096 -timeout=20 -rss_limit_mb=1024 -verbosity=0 -print_
 
 $(BUILD)/tests/fuzz/seeds: tests/fuzz/seeds.c tests/fuzz/input.h $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(SP_CFLAGS) $(CFLAGS) -o $@ $< $(LIB) $(SP_LIBS)
+	$(call short,CC,$<) $(CC) $(SP_CFLAGS) $(CFLAGS) -o $@ $< $(LIB) $(SP_LIBS)
 
 $(BUILD)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/input.h $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(SP_CFLAGS) $(CFLAGS) -fsanitize=fuzzer -o $@ $< $(LIB) $(SP_LIBS)
+	$(call short,CC,$<) $(CC) $(SP_CFLAGS) $(CFLAGS) -fsanitize=fuzzer -o $@ $< $(LIB) $(SP_LIBS)
 
 fuzz-programs: $(FUZZ_BIN) $(BUILD)/tests/fuzz/seeds
 
