@@ -47,6 +47,7 @@ const struct sp_facet *const sp_facets[] = {
         &sp_facet_shared_pending_signals,
         &sp_facet_interval_timers,
         &sp_facet_posix_timers,
+        &sp_facet_memory_locks,
         &sp_facet_limits,
         &sp_facet_scheduling,
         &sp_facet_shared_seccomp,

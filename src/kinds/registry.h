@@ -38,6 +38,7 @@ extern const struct sp_facet sp_facet_pending_signals;
 extern const struct sp_facet sp_facet_shared_pending_signals;
 extern const struct sp_facet sp_facet_interval_timers;
 extern const struct sp_facet sp_facet_posix_timers;
+extern const struct sp_facet sp_facet_memory_locks;
 extern const struct sp_facet sp_facet_limits;
 extern const struct sp_facet sp_facet_scheduling;
 extern const struct sp_facet sp_facet_shared_seccomp;

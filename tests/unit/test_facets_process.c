@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -55,6 +56,78 @@ static void actions_of_sealpoint_do_not_stay(void **state)
 	sp_blob_release(&after);
 	kill_child(&plain);
 	kill_child(&fresh);
+}
+
+/* --- locks --- */
+
+/* VmFlags of a mapping that the child makes now. */
+static void flags_of_new_mapping(struct held *held, char *flags, size_t size)
+{
+	char path[64], line[512];
+	struct sp_error err = {};
+	int64_t address;
+	bool found = false;
+	FILE *smaps;
+
+	sp_batch_begin(&held->remote);
+	if (sp_remote_call(&held->remote, &address, &err, "map", SYS_mmap, 0, SP_PAGE_SIZE,
+	                   PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+	                   (uint64_t)-1, 0) < 0)
+		fail_msg("%s", err.message);
+	snprintf(path, sizeof(path), "/proc/%d/smaps", held->process.pid);
+	smaps = fopen(path, "re");
+	assert_non_null(smaps);
+	while (fgets(line, sizeof(line), smaps)) {
+		unsigned long long start, end;
+
+		if (sscanf(line, "%llx-%llx ", &start, &end) == 2)
+			found = start <= (uint64_t)address && (uint64_t)address < end;
+		else if (found && !strncmp(line, "VmFlags:", 8))
+			snprintf(flags, size, "%s", line);
+	}
+	fclose(smaps);
+}
+
+static void assert_locks_survive(void (*prepare)(void), bool lock, bool on_fault)
+{
+	struct held original, fresh;
+	struct sp_blob body;
+	char flags[512] = "";
+
+	hold_child(&original, prepare);
+	assert_saved(&original, &sp_facet_memory_locks, &body);
+	hold_child(&fresh, NULL);
+	if (body.bytes)
+		assert_rebuilt(&fresh, &sp_facet_memory_locks, &body);
+	flags_of_new_mapping(&fresh, flags, sizeof(flags));
+	assert_int_equal(strstr(flags, " lo") != NULL, lock);
+	assert_int_equal(strstr(flags, " lf") != NULL, on_fault);
+	sp_blob_release(&body);
+	kill_child(&original);
+	kill_child(&fresh);
+}
+
+static void lock_all(void)
+{
+	must(mlockall(MCL_CURRENT | MCL_FUTURE) == 0);
+}
+
+static void lock_on_fault(void)
+{
+	must(mlockall(MCL_FUTURE | MCL_ONFAULT) == 0);
+}
+
+static void lock_today(void)
+{
+	must(mlockall(MCL_CURRENT) == 0);
+}
+
+static void locks_of_future_mappings_come_back(void **state)
+{
+	assert_locks_survive(lock_all, true, false);
+	assert_locks_survive(lock_on_fault, true, true);
+	assert_locks_survive(lock_today, false, false);
+	assert_locks_survive(NULL, false, false);
 }
 
 static void queue_shared(void)
@@ -478,6 +551,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(signal_actions_come_back),
 	        cmocka_unit_test(actions_of_sealpoint_do_not_stay),
+	        cmocka_unit_test(locks_of_future_mappings_come_back),
 	        cmocka_unit_test(shared_pending_signals_come_back_in_order),
 	        cmocka_unit_test(interval_timers_go_on_with_what_was_left),
 	        cmocka_unit_test(posix_timers_come_back_with_their_ids),
