@@ -1,11 +1,11 @@
 /*
- * The one error object (DESIGN D10).
+ * The one error object (docs/architecture.md, D8).
  *
  * A function that can fail takes a `struct sp_error *` and returns 0 or a negative errno. The place
  * that knows what went wrong fills the error with sp_fail(); each caller that knows more about the
  * circumstances puts its own words in front with sp_error_context(). The command prints the result
- * once: "cannot restore descriptor 7 of process 4242 (unix stream socket /run/x.sock): bind: Address already in
- * use".
+ * once: "cannot restore descriptor 7 of process 4242 (unix stream socket /run/x.sock): bind:
+ * Address already in use".
  *
  * An error object belongs to one thread at a time. Passing NULL is allowed: the code is still
  * returned, the words are dropped.

@@ -3,7 +3,7 @@
  *
  * An object is an address space of a process (offsets are addresses) or the contents of a memfd, of
  * a shared anonymous mapping or of an unlinked file (offsets are file offsets). Each page of an
- * object that was added has exactly one state (DESIGN D6).
+ * object that was added has exactly one state (docs/architecture.md, D6).
  *
  * On disk: pages.img holds independent frames of up to 512 KiB of pages, zstd frames with content
  * checksum, or raw and page-aligned with "none" so that they can be mapped; pages.idx holds

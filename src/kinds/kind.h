@@ -1,6 +1,6 @@
 /*
- * The interface of a kind of kernel object (DESIGN D11). A kind is one file in this directory, one
- * message in proto/, and one row in registry.c. There are two families:
+ * The interface of a kind of kernel object (docs/architecture.md, D9). A kind is one file in this
+ * directory, one message in proto/, and one row in registry.c. There are two families:
  *
  *   - file kinds: what an open file can be (pipe, eventfd, regular file, ...);
  *   - facets: parts of a process or of a thread that are neither memory nor descriptors (timers,
@@ -38,8 +38,8 @@ struct sp_blob {
 void sp_blob_pack(struct sp_blob *blob, const ProtobufCMessage *message);
 void sp_blob_release(struct sp_blob *blob);
 /**
- * The message of that type, to be freed with sp_cleanup_message; NULL and EBADMSG with the message's
- * name if the bytes are none.
+ * The message of that type, to be freed with sp_cleanup_message; NULL and EBADMSG with the
+ * message's name if the bytes are none.
  */
 void *sp_blob_unpack(ProtobufCBinaryData body, const ProtobufCMessageDescriptor *descriptor,
                      struct sp_error *err);

@@ -1,4 +1,4 @@
-/* Words for open files that no kind claims: what they are and what the user can do (DESIGN D5). */
+/* Words for open files that no kind claims: what they are and what the user can do (D5). */
 #ifndef SEALPOINT_KINDS_UNSUPPORTED_H
 #define SEALPOINT_KINDS_UNSUPPORTED_H
 

@@ -1,10 +1,10 @@
 /*
  * Memory out of a process and back into one.
  *
- * Saving decides for each page of each VMA which state it has (DESIGN D6) and hands it to the page
- * store. Restoring maps all VMAs into a stub by remote calls, fills them from outside (UFFDIO_COPY,
- * or populate and process_vm_writev for huge pages and file mappings), then gives each its final
- * protection, name, advice and lock; seals come last of all.
+ * Saving decides for each page of each VMA which state it has (docs/architecture.md, D6) and hands
+ * it to the page store. Restoring maps all VMAs into a stub by remote calls, fills them from
+ * outside (UFFDIO_COPY, or populate and process_vm_writev for huge pages and file mappings), then
+ * gives each its final protection, name, advice and lock; seals come last of all.
  */
 #ifndef SEALPOINT_MEM_MEMORY_H
 #define SEALPOINT_MEM_MEMORY_H

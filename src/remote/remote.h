@@ -1,6 +1,7 @@
 /*
  * A stopped process that can be asked to do things: system calls that the target executes itself,
- * driven from outside (DESIGN D1). One thread at a time is the driver; all others stand still.
+ * driven from outside (docs/architecture.md, D1). One thread at a time is the driver; all others
+ * stand still.
  *
  *	struct sp_remote remote;
  *	sp_remote_open(&remote, process, sp_process_leader(process), &foothold, err);

@@ -1,6 +1,6 @@
 /*
  * Kills a dump with SIGKILL, again and again at other moments, and looks each time whether the
- * target has noticed (DESIGN D3).
+ * target has noticed (docs/architecture.md, D3).
  *
  *	kill_dump random ROUNDS PID HEARTBEAT SCRATCH COMMAND [ARGUMENT...]
  *	kill_dump calls ROUNDS PID HEARTBEAT SCRATCH COMMAND [ARGUMENT...]
@@ -18,8 +18,8 @@
  * and every counter of its heartbeat (the first word of the file says how many follow it) must go
  * on.
  *
- * The last line tells what the target looked like when the kills came. Exit status 1 with one line for the first
- * target that was harmed.
+ * The last line tells what the target looked like when the kills came. Exit status 1 with one line
+ * for the first target that was harmed.
  */
 #include <dirent.h>
 #include <err.h>

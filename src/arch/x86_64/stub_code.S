@@ -1,5 +1,6 @@
 /*
- * The stub: runs an array of system calls inside a target, between two stops (DESIGN D1).
+ * The stub: runs an array of system calls inside a target, between two stops (docs/architecture.md,
+ * D1).
  *
  * It is copied to the start of the temporary mapping. The page behind it starts with struct
  * sp_stub_block (arch/arch.h), from which everything is read: the code is position independent, has
