@@ -14,6 +14,7 @@
 #include "base/interrupt.h"
 #include "base/limit.h"
 #include "kinds/file_table.h"
+#include "kinds/namespaces.h"
 #include "mem/memory.h"
 #include "proc/capability.h"
 #include "proc/file.h"
@@ -321,6 +322,8 @@ static int freeze(struct dump *dump, struct sp_error *err)
 		return rc;
 	dump->frozen = true;
 	rc = refuse_children(dump, err);
+	if (!rc)
+		rc = sp_namespaces_check(&dump->process, err);
 	if (!rc)
 		rc = read_mappings(dump, err);
 	return rc ? rc

@@ -359,55 +359,12 @@ static int compare_descriptors(const void *a, const void *b)
 	               ?: sp_compare((uint64_t)one->number, (uint64_t)other->number);
 }
 
-/* --- what must hold for a process as a whole --- */
-
-/* Paths are looked up in sealpoint's own mount namespace, now and at restore. */
-static int check_mount_namespace(pid_t pid, struct sp_error *err)
-{
-	sp_cleanup_free char *theirs = NULL;
-	sp_cleanup_free char *ours = NULL;
-
-	if (sp_proc_read_link(pid, "ns/mnt", &theirs, err) ||
-	    sp_proc_read_link(getpid(), "ns/mnt", &ours, err))
-		return sp_error_context(err, "cannot compare mount namespaces");
-	if (!strcmp(theirs, ours))
-		return 0;
-	return sp_fail(err, EOPNOTSUPP,
-	               "process %d lives in another mount namespace (%s, a container or a service "
-	               "with file systems of its own): run sealpoint inside it (nsenter --target "
-	               "%d --mount --pid)",
-	               pid, theirs, pid);
-}
-
-static int check_threads_share(const struct sp_process *process, struct sp_error *err)
-{
-	for (size_t i = 1; i < process->threads.count; i++) {
-		pid_t tid = sp_process_thread(process, i)->tid;
-		long result = syscall(SYS_kcmp, process->pid, tid, KCMP_FILES, 0, 0);
-
-		if (result < 0)
-			return sp_fail_errno(err, errno,
-			                     "cannot compare descriptor tables with kcmp(2)");
-		if (result)
-			return sp_fail(err, EOPNOTSUPP,
-			               "thread %d of process %d has descriptors of its own "
-			               "(unshare(CLONE_FILES)): sealpoint cannot save such a "
-			               "thread yet; let it end before the dump",
-			               tid, process->pid);
-	}
-	return 0;
-}
-
 int sp_file_table_add_process(struct sp_file_table *table, struct sp_process *process,
                               struct sp_error *err)
 {
 	sp_cleanup(seen_release) struct sp_array seen = SP_ARRAY_OF(struct seen);
 	int rc = sp_raise_descriptor_limit(0, err);
 
-	if (!rc)
-		rc = check_mount_namespace(process->pid, err);
-	if (!rc)
-		rc = check_threads_share(process, err);
 	if (!rc && look_at_all(&seen, process->pid, err))
 		return sp_error_context(err, "cannot read the descriptors of process %d",
 		                        process->pid);

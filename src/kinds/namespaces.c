@@ -1,15 +1,17 @@
 /*
- * Refuses threads that see another system than sealpoint does, or that do not share with their
- * process what threads share: namespaces, descriptors, directories. Nothing is saved; a facet,
- * because it is asked about every thread.
+ * Namespaces and what threads share: see namespaces.h. A checkpoint of this version holds nothing
+ * of either, so there is no kind for them, only this refusal.
  */
-#include "kinds/registry.h"
+#include "kinds/namespaces.h"
 
 #include "base/cleanup.h"
+#include "base/error.h"
+#include "proc/stat.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -24,76 +26,83 @@ static const struct {
         {"cgroup", "cgroup", "C"},
 };
 
-/** Two links such as "mnt:[4026531841]" that are read, not followed: the kernel need not open either. */
-static int compare_namespace(const struct sp_facet_saver *saver, int ours, int theirs, size_t which,
+/* Two links such as "mnt:[4026531841]", read and not followed: the kernel need not open either. */
+static int compare_namespace(pid_t pid, pid_t tid, int ours, int theirs, size_t which,
                              struct sp_error *err)
 {
+	const char *title = namespaces[which].title;
 	char our_link[64] = "", their_link[64] = "";
 
 	if (readlinkat(ours, namespaces[which].file, our_link, sizeof(our_link) - 1) < 0)
 		return 0; /* a kernel without it: there is only one */
 	if (readlinkat(theirs, namespaces[which].file, their_link, sizeof(their_link) - 1) < 0)
-		return sp_fail_errno(err, errno, "cannot read its %s namespace",
-		                     namespaces[which].title);
+		return sp_fail_errno(err, errno, "cannot read the %s namespace of thread %d of %s",
+		                     title, tid, sp_process_name(pid).text);
 	if (!strcmp(our_link, their_link))
 		return 0;
-	return sp_fail(err, ENOTSUP,
-	               "it is in another %s namespace than sealpoint: run sealpoint in the same "
-	               "one (nsenter -t %d -%s sealpoint ...)",
-	               namespaces[which].title, saver->process->pid, namespaces[which].option);
+	return sp_fail(
+	        err, ENOTSUP,
+	        "thread %d of %s lives in another %s namespace (%s, a container or a service "
+	        "that is kept apart): run sealpoint inside it (nsenter -t %d -%s sealpoint "
+	        "...)",
+	        tid, sp_process_name(pid).text, title, their_link, tid, namespaces[which].option);
 }
 
-static int compare_namespaces(const struct sp_facet_saver *saver, struct sp_error *err)
+static int compare_namespaces(pid_t pid, pid_t tid, struct sp_error *err)
 {
 	sp_cleanup_close int ours = open("/proc/self/ns", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	sp_cleanup_close int theirs = -1;
 	char path[64];
 	int rc = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/ns", saver->process->pid,
-	         saver->thread->tid);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/ns", pid, tid);
 	theirs = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (ours < 0 || theirs < 0)
-		return sp_fail_errno(err, errno, "cannot read its namespaces");
+		return sp_fail_errno(err, errno, "cannot read the namespaces of thread %d of %s",
+		                     tid, sp_process_name(pid).text);
 	for (size_t i = 0; i < SP_COUNT_OF(namespaces) && !rc; i++)
-		rc = compare_namespace(saver, ours, theirs, i, err);
+		rc = compare_namespace(pid, tid, ours, theirs, i, err);
 	return rc;
 }
 
-static int compare_shared(const struct sp_facet_saver *saver, struct sp_error *err)
+static int compare_shared(pid_t pid, pid_t tid, struct sp_error *err)
 {
 	static const struct {
 		int type;
-		const char *what;
-	} shared[] = {{KCMP_FILES, "descriptors"}, {KCMP_FS, "directories"}};
-	pid_t pid = saver->process->pid, tid = saver->thread->tid;
+		const char *what, *flag;
+	} shared[] = {
+	        {KCMP_FILES, "descriptors", "CLONE_FILES"},
+	        {KCMP_FS, "directories and umask", "CLONE_FS"},
+	};
 
-	for (size_t i = 0; tid != pid && i < SP_COUNT_OF(shared); i++)
-		if (syscall(SYS_kcmp, pid, tid, shared[i].type, 0, 0) > 0)
+	for (size_t i = 0; i < SP_COUNT_OF(shared); i++) {
+		long result = syscall(SYS_kcmp, pid, tid, shared[i].type, 0, 0);
+
+		if (result < 0)
+			return sp_fail_errno(err, errno,
+			                     "cannot compare the %s of threads with "
+			                     "kcmp(2)",
+			                     shared[i].what);
+		if (result)
 			return sp_fail(err, ENOTSUP,
-			               "thread %d has %s of its own (unshare(2)), apart from its "
-			               "process: sealpoint does not support that",
-			               tid, shared[i].what);
+			               "thread %d of %s has %s of its own (unshare(%s)): such a "
+			               "thread cannot be saved yet; let it end before the dump",
+			               tid, sp_process_name(pid).text, shared[i].what,
+			               shared[i].flag);
+	}
 	return 0;
 }
 
-static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
+int sp_namespaces_check(const struct sp_process *process, struct sp_error *err)
 {
-	int rc = compare_namespaces(saver, err);
+	int rc = 0;
 
-	return rc ? rc : compare_shared(saver, err);
+	for (size_t i = 0; i < process->threads.count && !rc; i++) {
+		pid_t tid = sp_process_thread(process, i)->tid;
+
+		rc = compare_namespaces(process->pid, tid, err);
+		if (!rc && tid != process->pid)
+			rc = compare_shared(process->pid, tid, err);
+	}
+	return rc;
 }
-
-static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
-{
-	return sp_fail(err, EBADMSG, "no checkpoint of this version holds namespaces");
-}
-
-const struct sp_facet sp_facet_namespaces = {
-        .name = "namespaces",
-        .title = "namespaces",
-        .scope = SP_FACET_THREAD,
-        .phase = SP_PHASE_STUB,
-        .save = save,
-        .rebuild = rebuild,
-};

@@ -7,9 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/kcmp.h>
 #include <linux/membarrier.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -451,65 +449,6 @@ static void hardening_comes_back(void **state)
 	assert_survives(&sp_facet_hardening, harden);
 }
 
-static void leave_namespace(void)
-{
-	must(unshare(CLONE_NEWUTS) == 0);
-}
-
-static void leave_time_namespace(void)
-{
-	must(unshare(CLONE_NEWTIME) == 0);
-}
-
-static void other_namespaces_are_refused(void **state)
-{
-	struct sp_error err;
-	struct sp_blob body;
-	struct held held;
-
-	hold_child(&held, NULL);
-	assert_int_equal(save_facet(&held, &sp_facet_namespaces, &body, &err), 0);
-	assert_null(body.bytes);
-	kill_child(&held);
-	assert_refused(&sp_facet_namespaces, leave_namespace, ENOTSUP, "another UTS namespace");
-	assert_refused(&sp_facet_namespaces, leave_time_namespace, ENOTSUP, "time namespace");
-}
-
-static void *unshare_descriptors(void *ready)
-{
-	must(unshare(CLONE_FILES) == 0);
-	pthread_barrier_wait(ready);
-	for (;;)
-		pause();
-	return NULL;
-}
-
-static void start_loner(void)
-{
-	static pthread_barrier_t ready;
-	pthread_t thread;
-
-	must(pthread_barrier_init(&ready, NULL, 2) == 0);
-	must(pthread_create(&thread, NULL, unshare_descriptors, &ready) == 0);
-	pthread_barrier_wait(&ready);
-}
-
-static void threads_with_descriptors_of_their_own_are_refused(void **state)
-{
-	struct sp_error err;
-	struct sp_blob body;
-	struct held held;
-
-	hold_child(&held, start_loner);
-	assert_int_equal(held.process.threads.count, 2);
-	assert_int_equal(save_facet(&held, &sp_facet_namespaces, &body, &err), 0);
-	assert_int_equal(sp_remote_drive(&held.remote, sp_process_thread(&held.process, 1), &err),
-	                 0);
-	assert_int_equal(save_facet(&held, &sp_facet_namespaces, &body, &err), -ENOTSUP);
-	assert_non_null(strstr(err.message, "descriptors"));
-	kill_child(&held);
-}
-
 static void damaged_bodies_are_refused(void **state)
 {
 	static const uint8_t damaged[] = {0xff, 0xff, 0xff, 0xff, 0x00, 0x08};
@@ -566,8 +505,6 @@ int main(void)
 	        cmocka_unit_test(process_settings_come_back),
 	        cmocka_unit_test(settings_of_sealpoint_do_not_stay),
 	        cmocka_unit_test(hardening_comes_back),
-	        cmocka_unit_test(other_namespaces_are_refused),
-	        cmocka_unit_test(threads_with_descriptors_of_their_own_are_refused),
 	        cmocka_unit_test(damaged_bodies_are_refused),
 	};
 
