@@ -120,7 +120,7 @@ static int check_facets(const struct sp_checkpoint *checkpoint, Sealpoint__Facet
 			               "thread %u has a \"%s\", which this version of sealpoint "
 			               "does not know: use the version that saved it (%s)",
 			               tid, facets[i]->name, checkpoint->manifest->tool_version);
-		rc = facet->check ? facet->check(checkpoint, facets[i]->body, err) : 0;
+		rc = facet->check ? facet->check(facets[i]->body, err) : 0;
 		if (rc)
 			return sp_error_context(err, "cannot restore the %s of %u", facet->title,
 			                        tid);

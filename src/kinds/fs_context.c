@@ -105,8 +105,7 @@ static int check_directory(const char *path, const char *what, struct sp_error *
 	return 0;
 }
 
-static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData body,
-                 struct sp_error *err)
+static int check(ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__FileSystemContext *message = unpack(body, err);
 	int rc;

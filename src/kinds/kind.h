@@ -99,7 +99,7 @@ struct sp_file_builder {
 };
 
 struct sp_file_kind {
-	const char *name;  /* in images */
+	const char *name;  /* in images: its file's */
 	const char *title; /* for people: "unix stream socket" */
 	/** Is this open file one of mine? Rows are asked in the registry's order. */
 	bool (*claims)(const struct sp_open_file *file);
@@ -175,8 +175,8 @@ struct sp_facet_builder {
 };
 
 struct sp_facet {
-	const char *name;
-	const char *title;
+	const char *name; /* in images: its file's, with "shared_" in front of what threads share */
+	const char *title; /* for people */
 	enum sp_facet_scope scope;
 	enum sp_facet_phase phase;
 	/**
@@ -192,8 +192,7 @@ struct sp_facet {
 	/**
 	 * Optional. Refuses early what this machine cannot give (a missing capability, a limit).
 	 */
-	int (*check)(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData body,
-	             struct sp_error *err);
+	int (*check)(ProtobufCBinaryData body, struct sp_error *err);
 	/**
 	 * Optional. What a debugger wants to know of it: a note of an ELF core file, and its type
 	 * (NT_AUXV).

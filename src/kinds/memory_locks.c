@@ -83,8 +83,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	                      MCL_FUTURE | (message->on_fault ? MCL_ONFAULT : 0), 0, 0, 0, 0, 0);
 }
 
-static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData body,
-                 struct sp_error *err)
+static int check(ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__MemoryLocks *message =
 	        sp_blob_unpack(body, &sealpoint__memory_locks__descriptor, err);

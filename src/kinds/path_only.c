@@ -67,7 +67,7 @@ static void describe(ProtobufCBinaryData body, char *text, size_t size)
 }
 
 const struct sp_file_kind sp_kind_path_only = {
-        .name = "path-only",
+        .name = "path_only",
         .title = "path descriptor",
         .claims = claims,
         .save = save,

@@ -243,8 +243,7 @@ static bool needs_priority(const Sealpoint__Scheduling *message)
 	       IOPRIO_PRIO_CLASS(message->io_priority) == IOPRIO_CLASS_RT;
 }
 
-static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData body,
-                 struct sp_error *err)
+static int check(ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Scheduling *message =
 	        sp_blob_unpack(body, &sealpoint__scheduling__descriptor, err);

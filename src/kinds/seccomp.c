@@ -268,8 +268,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	return rc;
 }
 
-static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData body,
-                 struct sp_error *err)
+static int check(ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__Seccomp *message = unpack(body, err);
 

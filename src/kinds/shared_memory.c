@@ -145,7 +145,7 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 }
 
 const struct sp_file_kind sp_kind_shared_memory = {
-        .name = "shared-memory",
+        .name = "shared_memory",
         .title = "shared anonymous memory",
         .claims = claims,
         .save = save,

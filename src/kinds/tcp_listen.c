@@ -112,7 +112,7 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 }
 
 const struct sp_file_kind sp_kind_tcp_listen = {
-        .name = "tcp-listen",
+        .name = "tcp_listen",
         .title = "listening TCP socket",
         .claims = claims,
         .save = save,

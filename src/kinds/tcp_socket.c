@@ -151,7 +151,7 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 }
 
 const struct sp_file_kind sp_kind_tcp_socket = {
-        .name = "tcp-socket",
+        .name = "tcp_socket",
         .title = "TCP socket",
         .claims = claims,
         .save = save,

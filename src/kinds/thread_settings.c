@@ -197,8 +197,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	return rc < 0 ? rc : set_speculation(builder->remote, message, err);
 }
 
-static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData body,
-                 struct sp_error *err)
+static int check(ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__ThreadSettings *message =
 	        sp_blob_unpack(body, &sealpoint__thread_settings__descriptor, err);

@@ -114,7 +114,7 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 }
 
 const struct sp_file_kind sp_kind_unix_listen = {
-        .name = "unix-listen",
+        .name = "unix_listen",
         .title = "listening unix socket",
         .claims = claims,
         .save = save,

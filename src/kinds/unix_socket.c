@@ -339,7 +339,7 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 }
 
 const struct sp_file_kind sp_kind_unix_socket = {
-        .name = "unix-socket",
+        .name = "unix_socket",
         .title = "unix socket",
         .claims = claims,
         .save = save,

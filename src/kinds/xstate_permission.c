@@ -55,8 +55,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	return sp_batch_run(builder->remote, err);
 }
 
-static int check(const struct sp_checkpoint *checkpoint, ProtobufCBinaryData body,
-                 struct sp_error *err)
+static int check(ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__XstatePermission *message =
 	        sp_blob_unpack(body, &sealpoint__xstate_permission__descriptor, err);

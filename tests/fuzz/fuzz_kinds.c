@@ -29,15 +29,13 @@ static void fuzz_file_kind(const struct sp_file_kind *kind, ProtobufCBinaryData 
 
 static void fuzz_facet(const struct sp_facet *facet, ProtobufCBinaryData body)
 {
-	struct sp_checkpoint *checkpoint = sp_checkpoint_new();
 	struct sp_error err = {0};
 	char text[256] = "";
 
 	if (facet->describe)
 		facet->describe(body, text, sizeof(text));
 	if (facet->check)
-		facet->check(checkpoint, body, &err);
-	sp_checkpoint_close(checkpoint);
+		facet->check(body, &err);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)

@@ -123,13 +123,12 @@ static inline int rebuild_facet(struct held *held, const struct sp_facet *facet,
 static inline int check_facet(const struct sp_facet *facet, const ProtobufCMessage *message,
                               struct sp_error *err)
 {
-	struct sp_checkpoint checkpoint = {};
 	struct sp_blob body = {};
 	int ret;
 
 	sp_blob_pack(&body, message);
 	*err = (struct sp_error){};
-	ret = facet->check(&checkpoint, (ProtobufCBinaryData){body.size, body.bytes}, err);
+	ret = facet->check((ProtobufCBinaryData){body.size, body.bytes}, err);
 	sp_blob_release(&body);
 	return ret;
 }
