@@ -32,8 +32,16 @@ struct sp_option {
 #define SP_OPTION_END (-1)
 #define SP_OPTION_WRONG (-2)
 
-/* Every command has these; sp_next_option() handles them itself. */
-enum { SP_OPTION_HELP = 'h', SP_OPTION_JSON = SP_OPTION_LONG + 100 };
+/*
+ * sp_next_option() handles these itself. Every command has the first two; the others are for those
+ * that list them.
+ */
+enum {
+	SP_OPTION_HELP = 'h',
+	SP_OPTION_JSON = SP_OPTION_LONG + 100,
+	SP_OPTION_VERBOSE = 'v',
+	SP_OPTION_QUIET = 'q',
+};
 
 struct sp_cli;
 

@@ -41,8 +41,8 @@ static const struct sp_option options[] = {
          "save established TCP connections as closed ones; without\nthis they are refused"},
         {OPTION_SHELL_JOB, "shell-job", NULL,
          "save a program that was started from a shell and shares\nits session and terminal"},
-        {'v', "verbose", NULL, "tell what is done"},
-        {'q', "quiet", NULL, "no progress, no warnings, no summary"},
+        {SP_OPTION_VERBOSE, "verbose", NULL, "tell what is done"},
+        {SP_OPTION_QUIET, "quiet", NULL, "no progress, no warnings, no summary"},
         {0},
 };
 
@@ -96,10 +96,6 @@ static bool apply_option(struct sp_cli *cli, struct sp_dump_options *dump, int o
 		return dump->kinds.tcp_close = true;
 	case OPTION_SHELL_JOB:
 		return dump->kinds.shell_job = true;
-	case 'v':
-		return cli->log.verbose = true;
-	case 'q':
-		return cli->log.quiet = true;
 	default:
 		return false;
 	}

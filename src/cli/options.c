@@ -107,6 +107,23 @@ static int wrong_option(const struct sp_cli *cli, const struct parser *parser, i
 	return unknown_long_option(cli, parser, word);
 }
 
+/* Whether it is an option that all commands treat alike, and is done with. */
+static bool apply_common(struct sp_cli *cli, int option)
+{
+	switch (option) {
+	case SP_OPTION_HELP:
+		sp_print_command_help(cli->command);
+		exit(SP_EXIT_OK);
+	case SP_OPTION_VERBOSE:
+		return cli->log.verbose = true;
+	case SP_OPTION_QUIET:
+		return cli->log.quiet = true;
+	default:
+		return option ==
+		       SP_OPTION_JSON; /* main.c has seen it: it counts for errors as well */
+	}
+}
+
 int sp_next_option(struct sp_cli *cli)
 {
 	sp_cleanup(parser_release) struct parser parser;
@@ -117,12 +134,8 @@ int sp_next_option(struct sp_cli *cli)
 	do {
 		result = getopt_long(cli->argc, cli->argv, parser.letters,
 		                     parser.long_options.items, NULL);
-	} while (result == SP_OPTION_JSON); /* main.c has seen it: it counts for errors as well */
+	} while (apply_common(cli, result));
 	cli->argument = optarg;
-	if (result == SP_OPTION_HELP) {
-		sp_print_command_help(cli->command);
-		exit(SP_EXIT_OK);
-	}
 	if (result == '?' || result == ':') {
 		wrong_option(cli, &parser, result);
 		return SP_OPTION_WRONG;

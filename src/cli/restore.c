@@ -27,8 +27,8 @@ static const struct sp_option options[] = {
         {OPTION_SHELL_JOB, "shell-job", NULL,
          "put a program that was a job of a shell into our own\nsession and terminal"},
         {OPTION_TCP_CLOSE, "tcp-close", NULL, "bring TCP connections back closed"},
-        {'v', "verbose", NULL, "tell what is done"},
-        {'q', "quiet", NULL, "no progress, no warnings, no summary"},
+        {SP_OPTION_VERBOSE, "verbose", NULL, "tell what is done"},
+        {SP_OPTION_QUIET, "quiet", NULL, "no progress, no warnings, no summary"},
         {0},
 };
 
@@ -51,10 +51,6 @@ static bool apply_option(struct sp_cli *cli, struct request *request, int option
 		return request->restore.kinds.shell_job = true;
 	case OPTION_TCP_CLOSE:
 		return request->restore.kinds.tcp_close = true;
-	case 'v':
-		return cli->log.verbose = true;
-	case 'q':
-		return cli->log.quiet = true;
 	default:
 		return false;
 	}

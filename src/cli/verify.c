@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 static const struct sp_option options[] = {
-        {'v', "verbose", NULL, "tell what is looked at"},
+        {SP_OPTION_VERBOSE, "verbose", NULL, "tell what is looked at"},
         {0},
 };
 
@@ -51,13 +51,9 @@ static int run(struct sp_cli *cli)
 	struct sp_error err = {0};
 	struct total total;
 	char **operands;
-	int option;
 
-	while ((option = sp_next_option(cli)) != SP_OPTION_END) {
-		if (option != 'v')
-			return SP_EXIT_USAGE;
-		cli->log.verbose = true;
-	}
+	if (sp_next_option(cli) != SP_OPTION_END)
+		return SP_EXIT_USAGE;
 	operands = sp_operands(cli, (const char *const[]){"DIR", NULL});
 	if (!operands)
 		return SP_EXIT_USAGE;
