@@ -4,6 +4,8 @@
  */
 #include "base/error.h"
 
+#include "base/text.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,6 +15,7 @@ static void set_message(struct sp_error *err, int code, const char *format, va_l
 {
 	err->code = code;
 	vsnprintf(err->message, sizeof(err->message), format, args);
+	sp_text_make_plain(err->message);
 }
 
 int sp_fail(struct sp_error *err, int code, const char *format, ...)

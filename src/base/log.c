@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,6 +48,7 @@ void sp_warn(struct sp_log *log, const char *format, ...)
 	if (vasprintf(&warning, format, args) < 0)
 		abort();
 	va_end(args);
+	sp_text_make_plain(warning);
 	sp_array_append(&log->warnings, &warning);
 	if (log->verbose)
 		sp_log_succeeded(log);
