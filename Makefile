@@ -1,5 +1,6 @@
 # make            build/sealpoint
 # make check      installs what is missing, builds, runs all tests
+# make mutate     thousands of checkpoints that are wrong behind their checksums, with sanitizers
 # make demo       dumps and restores a real redis-server
 # make bench      the benchmark table
 # make vm-check   another kernel, in an emulated machine (tests/vm/run.sh)

@@ -37,6 +37,14 @@ check:
 	+$(MAKE) test-programs
 	BUILD=$(BUILD) tests/run.sh
 
+# Checkpoints that are wrong behind right checksums: more of them than `make check` tries, and with sanitizers.
+mutate:
+	tools/install-deps.sh build test
+	+$(MAKE) test-programs
+	+$(MAKE) BUILD=$(BUILD)/asan CC=clang SANITIZE=address,undefined all
+	BUILD=$(BUILD) SEALPOINT=$(CURDIR)/$(BUILD)/asan/sealpoint SANITIZED=1 MUTATIONS=3000 \
+		tests/run.sh integration/mutated
+
 demo:
 	tools/install-deps.sh build demo
 	+$(MAKE) all
@@ -47,4 +55,4 @@ bench:
 	+$(MAKE) all $(BENCH_BIN)
 	BUILD=$(BUILD) tests/bench/bench.py
 
-.PHONY: unit subjects test-programs check demo bench
+.PHONY: unit subjects test-programs check mutate demo bench

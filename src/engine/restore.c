@@ -317,6 +317,8 @@ static void release(struct restore *restore, bool restored)
 		sp_process_release(&restore->process, !restored ? SP_RELEASE_KILL
 		                                      : stop    ? SP_RELEASE_STOP
 		                                                : SP_RELEASE_RUN);
+	restore->remote.engaged = false; /* there is nobody any more to be driven */
+	sp_remote_close(&restore->remote, NULL);
 	sp_process_forget(&restore->process);
 	if (restore->files_begun) {
 		if (restored)
