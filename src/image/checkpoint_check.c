@@ -379,20 +379,44 @@ static int check_vma(struct checker *checker, const Sealpoint__Vma *vma)
 	return check_vma_pages(checker, vma, process);
 }
 
-/* Pages outside of all VMAs would be filled in over something else. */
+/* Forgets pages of mappings that were gone when the program was stopped. */
+static void drop_strays(const struct checker *checker, const struct seen_process *seen)
+{
+	const struct sp_array *vmas = &checker->checkpoint->vmas;
+	sp_cleanup_array struct sp_array ranges = SP_ARRAY_OF(struct sp_range);
+
+	for (size_t i = 0; i < vmas->count; i++) {
+		const Sealpoint__Vma *vma = sp_array_pointer(vmas, i);
+		struct sp_range range = {vma->start, vma->end};
+
+		if (vma->pid == seen->process->pid)
+			sp_array_append(&ranges, &range);
+	}
+	sp_page_index_keep(&checker->checkpoint->pages->index, seen->process->memory_object,
+	                   &ranges);
+}
+
+/*
+ * Pages outside of all VMAs. Where a program was saved while it ran, lower layers have pages of
+ * mappings that are gone; otherwise nobody knows how they came there.
+ */
 static int check_stray_pages(const struct checker *checker)
 {
+	const struct sp_page_index *index = &checker->checkpoint->pages->index;
+
 	for (size_t i = 0; i < checker->processes.count; i++) {
 		const struct seen_process *seen = sp_array_at(&checker->processes, i);
-		uint64_t pages =
-		        sp_page_index_count(&checker->checkpoint->pages->index,
-		                            seen->process->memory_object, 0, SP_INDEX_PAGES_END);
+		uint64_t pages = sp_page_index_count(index, seen->process->memory_object, 0,
+		                                     SP_INDEX_PAGES_END);
 
-		if (pages != seen->pages)
+		if (pages == seen->pages)
+			continue;
+		if (index->layers == 1)
 			return sp_fail(checker->err, EBADMSG,
 			               "%" PRIu64 " pages of process %" PRIu32
 			               " are in none of its mappings",
 			               pages - seen->pages, seen->process->pid);
+		drop_strays(checker, seen);
 	}
 	return 0;
 }

@@ -37,7 +37,10 @@ int sp_checkpoint_read_records(struct sp_checkpoint *checkpoint, struct sp_recor
 
 /* --- checkpoint_check.c --- */
 
-/** Checks every number and every reference in the records of a checkpoint. */
+/**
+ * Checks every number and every reference in the records of a checkpoint. Pages of lower layers that
+ * lie in none of its mappings are forgotten.
+ */
 int sp_checkpoint_check(const struct sp_checkpoint *checkpoint, struct sp_error *err);
 
 #endif

@@ -153,6 +153,7 @@ void sp_page_batch_sort_out(struct sp_page_batch *batch)
 void sp_page_batch_chunk(struct sp_page_batch *batch, Sealpoint__PageIndex *chunk)
 {
 	sealpoint__page_index__init(chunk);
+	chunk->layer = batch->layer;
 	if (batch->frame.pages > 0) {
 		chunk->frame_offset = batch->frame.offset;
 		chunk->frame_size = batch->frame.size;

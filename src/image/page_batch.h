@@ -29,6 +29,7 @@ struct sp_page_batch {
 	uint64_t data_pages;
 	struct sp_page_piece pieces[SP_BATCH_PIECES];
 
+	uint32_t layer;        /* of all pieces */
 	struct sp_frame frame; /* frame.pages 0: no DATA page was left */
 	size_t object_count, run_count;
 	uint64_t page; /* behind the last run */

@@ -3,12 +3,14 @@
  * a frame) are made here, each checked before it can overflow.
  */
 #include "image/page_index.h"
+#include "image/checkpoint.h"
 
 #include "base/error.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 void sp_page_index_init(struct sp_page_index *index, uint64_t file_size)
 {
@@ -16,6 +18,7 @@ void sp_page_index_init(struct sp_page_index *index, uint64_t file_size)
 	        .runs = SP_ARRAY_OF(struct sp_index_run),
 	        .frames = SP_ARRAY_OF(struct sp_frame),
 	        .file_size = file_size,
+	        .layers = 1,
 	        .sorted = true,
 	};
 }
@@ -30,7 +33,9 @@ static int compare_runs(const void *left, const void *right)
 {
 	const struct sp_index_run *a = left, *b = right;
 
-	return sp_compare(a->object, b->object) ?: sp_compare(a->page, b->page);
+	int order = sp_compare(a->object, b->object) ?: sp_compare(a->page, b->page);
+
+	return order ?: sp_compare(a->layer, b->layer);
 }
 
 static void append_run(struct sp_page_index *index, const struct sp_index_run *run)
@@ -56,6 +61,9 @@ static int check_columns(const Sealpoint__PageIndex *chunk, struct sp_error *err
 {
 	uint64_t runs = 0;
 
+	if (chunk->layer >= SP_PAGE_LAYERS)
+		return sp_fail(err, EBADMSG, "layer %" PRIu32 " of at most %d", chunk->layer,
+		               SP_PAGE_LAYERS);
 	if (chunk->n_objects != chunk->n_object_runs)
 		return sp_fail(err, EBADMSG, "%zu objects with %zu numbers of runs",
 		               chunk->n_objects, chunk->n_object_runs);
@@ -74,7 +82,7 @@ static int add_run(struct sp_page_index *index, struct chunk_cursor *cursor, uin
 	uint64_t gap = cursor->chunk->gaps[cursor->run];
 	uint64_t length = cursor->chunk->lengths[cursor->run];
 	uint32_t state = cursor->chunk->states[cursor->run];
-	struct sp_index_run run = {.object = object, .state = (uint8_t)state};
+	struct sp_index_run run = {.object = object, .layer = cursor->chunk->layer};
 
 	cursor->run++;
 	if (state >= SP_PAGE_STATES)
@@ -87,6 +95,7 @@ static int add_run(struct sp_page_index *index, struct chunk_cursor *cursor, uin
 		               "object %" PRIu32 " has a run of %" PRIu64 " pages, %" PRIu64
 		               " pages behind page %" PRIu64 ", which cannot be",
 		               object, length, gap, cursor->page);
+	run.state = state;
 	run.page = cursor->page + gap;
 	run.pages = length;
 	cursor->page = run.page + length;
@@ -154,6 +163,8 @@ int sp_page_index_add(struct sp_page_index *index, const Sealpoint__PageIndex *c
 	struct chunk_cursor cursor = {.chunk = chunk};
 	int rc = check_columns(chunk, err);
 
+	if (rc == 0 && chunk->layer >= index->layers)
+		index->layers = chunk->layer + 1;
 	for (size_t i = 0; rc == 0 && i < chunk->n_objects; i++)
 		rc = add_object(index, &cursor, i, err);
 	if (rc < 0)
@@ -165,13 +176,20 @@ int sp_page_index_add(struct sp_page_index *index, const Sealpoint__PageIndex *c
 
 static int check_runs(const struct sp_page_index *index, struct sp_error *err)
 {
-	for (size_t i = 1; i < index->runs.count; i++) {
-		const struct sp_index_run *run = sp_array_at(&index->runs, i), *before = run - 1;
+	uint64_t ends[SP_PAGE_LAYERS] = {0}; /* of each layer's last run of the object */
+	uint32_t object = 0;
 
-		if (before->object == run->object && before->page + before->pages > run->page)
+	for (size_t i = 0; i < index->runs.count; i++) {
+		const struct sp_index_run *run = sp_array_at(&index->runs, i);
+
+		if (run->object != object)
+			memset(ends, 0, sizeof(ends));
+		object = run->object;
+		if (ends[run->layer] > run->page)
 			return sp_fail(err, EBADMSG,
 			               "page %" PRIu64 " of object %" PRIu32 " has two states",
 			               run->page, run->object);
+		ends[run->layer] = run->page + run->pages;
 	}
 	return 0;
 }
@@ -215,7 +233,11 @@ int sp_page_index_complete(struct sp_page_index *index, struct sp_error *err)
 		sp_array_sort(&index->runs, compare_runs);
 	index->sorted = true;
 	rc = check_runs(index, err);
-	return rc < 0 ? rc : check_frames(index, err);
+	if (rc == 0)
+		rc = check_frames(index, err);
+	if (rc == 0 && index->layers > 1)
+		sp_page_layers_flatten(&index->runs);
+	return rc;
 }
 
 static int read_chunk(struct sp_page_index *index, const struct sp_record_reader *reader,
@@ -254,6 +276,18 @@ int sp_page_index_read(struct sp_page_index *index, struct sp_record_reader *rea
 	return rc < 0 ? sp_error_context(err, "%s is damaged", reader->name) : 0;
 }
 
+int sp_page_index_read_file(struct sp_page_index *index, int dirfd, struct sp_error *err)
+{
+	struct sp_record_reader reader;
+	int rc = sp_record_reader_open(&reader, dirfd, SP_IMAGE_PAGE_INDEX, err);
+
+	if (rc < 0)
+		return rc;
+	rc = sp_page_index_read(index, &reader, err);
+	sp_record_reader_close(&reader);
+	return rc;
+}
+
 size_t sp_page_index_search(const struct sp_page_index *index, uint32_t object, uint64_t page)
 {
 	size_t low = 0, high = index->runs.count;
@@ -285,4 +319,66 @@ uint64_t sp_page_index_count(const struct sp_page_index *index, uint32_t object,
 		count += (run_end < end ? run_end : end) - from;
 	}
 	return count;
+}
+
+/* --- what does not count --- */
+
+/* Appends what of `run` lies in the ranges from `*number` on, which moves to the last one needed. */
+static void keep_run(struct sp_array *kept, const struct sp_index_run *run,
+                     const struct sp_array *ranges, size_t *number)
+{
+	uint64_t run_end = run->page + run->pages;
+
+	for (; *number < ranges->count; ++*number) {
+		const struct sp_range *range = sp_array_at(ranges, *number);
+		uint64_t start = range->start / SP_PAGE_SIZE, end = range->end / SP_PAGE_SIZE;
+
+		if (start >= run_end)
+			return;
+		if (end > run->page) {
+			struct sp_index_run part =
+			        sp_index_run_part(run, start > run->page ? start : run->page,
+			                          end < run_end ? end : run_end);
+
+			sp_array_append(kept, &part);
+		}
+		if (end >= run_end)
+			return;
+	}
+}
+
+void sp_page_index_keep(struct sp_page_index *index, uint32_t object, const struct sp_array *ranges)
+{
+	struct sp_array kept = SP_ARRAY_OF(struct sp_index_run);
+	size_t number = 0;
+
+	for (size_t i = 0; i < index->runs.count; i++) {
+		const struct sp_index_run *run = sp_array_at(&index->runs, i);
+
+		if (run->object == object)
+			keep_run(&kept, run, ranges, &number);
+		else
+			sp_array_append(&kept, run);
+	}
+	sp_array_release(&index->runs);
+	index->runs = kept;
+}
+
+void sp_page_index_stats(const struct sp_page_index *index, struct sp_page_stats *stats)
+{
+	uint64_t stored = 0;
+
+	*stats = (struct sp_page_stats){
+	        .stored_bytes = index->file_size,
+	        .frames = index->frames.count,
+	};
+	for (size_t i = 0; i < index->runs.count; i++) {
+		const struct sp_index_run *run = sp_array_at(&index->runs, i);
+
+		stats->pages[run->state] += run->pages;
+	}
+	for (size_t i = 0; i < index->frames.count; i++)
+		stored += ((const struct sp_frame *)sp_array_at(&index->frames, i))->pages;
+	stats->raw_bytes = stats->pages[SP_PAGE_DATA] * SP_PAGE_SIZE;
+	stats->superseded_bytes = stored * SP_PAGE_SIZE - stats->raw_bytes;
 }

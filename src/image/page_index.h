@@ -3,6 +3,8 @@
  * sorted array of runs, 24 bytes each, searched by halving.
  *
  * This is also the reader of pages.idx: everything in a chunk is checked before it becomes a run.
+ * The layers in which a running program was saved are laid over each other here, once, and nobody
+ * else has to know of them: page_layers.c.
  */
 #ifndef SEALPOINT_IMAGE_PAGE_INDEX_H
 #define SEALPOINT_IMAGE_PAGE_INDEX_H
@@ -19,16 +21,31 @@
 struct sp_index_run {
 	uint64_t page;       /* the first */
 	uint64_t pages : 48; /* how many */
-	uint64_t state : 8;  /* enum sp_page_state */
-	uint64_t place : 8;  /* DATA: the first page's place in the frame, in pages */
+	uint64_t state : 3;  /* enum sp_page_state */
+	uint64_t layer : 6;  /* that it was added in */
+	uint64_t place : 7;  /* DATA: the first page's place in the frame, in pages */
 	uint32_t object;
 	uint32_t frame; /* DATA: index of the frame */
 };
+
+/** The part of a run from `page` to `end`, which are inside of it. */
+static inline struct sp_index_run sp_index_run_part(const struct sp_index_run *run, uint64_t page,
+                                                    uint64_t end)
+{
+	struct sp_index_run part = *run;
+
+	part.page = page;
+	part.pages = end - page;
+	if (run->state == SP_PAGE_DATA)
+		part.place += page - run->page;
+	return part;
+}
 
 struct sp_page_index {
 	struct sp_array runs;   /* struct sp_index_run, by object and page; no two overlap */
 	struct sp_array frames; /* struct sp_frame, in the order of the index */
 	uint64_t file_size;     /* of pages.img */
+	uint32_t layers;        /* how many there may be: runs have a layer below this */
 	bool sorted;            /* runs are in order so far */
 };
 
@@ -37,11 +54,21 @@ void sp_page_index_release(struct sp_page_index *index);
 /** Adds the runs and the frame of one chunk. */
 int sp_page_index_add(struct sp_page_index *index, const Sealpoint__PageIndex *chunk,
                       struct sp_error *err);
-/** Sorts, and checks the whole: no page has two states, and the frames cover pages.img exactly. */
+/**
+ * Sorts, checks the whole (no page has two states in a layer, and the frames cover pages.img
+ * exactly), and lays the layers over each other.
+ */
 int sp_page_index_complete(struct sp_page_index *index, struct sp_error *err);
 /** Reads all chunks and completes the index. Records of other types are passed over. */
 int sp_page_index_read(struct sp_page_index *index, struct sp_record_reader *reader,
                        struct sp_error *err);
+/** The same with the pages.idx of a directory. */
+int sp_page_index_read_file(struct sp_page_index *index, int dirfd, struct sp_error *err);
+/** Forgets the object's pages outside of `ranges` (struct sp_range, ascending). */
+void sp_page_index_keep(struct sp_page_index *index, uint32_t object,
+                        const struct sp_array *ranges);
+/** What there is: see struct sp_page_stats. */
+void sp_page_index_stats(const struct sp_page_index *index, struct sp_page_stats *stats);
 
 /** Number of the first run of the object, or behind it, that ends behind `page`. */
 size_t sp_page_index_search(const struct sp_page_index *index, uint32_t object, uint64_t page);
@@ -59,5 +86,10 @@ static inline const struct sp_index_run *sp_page_index_run(const struct sp_page_
 	run = sp_array_at(&index->runs, number);
 	return run->object == object ? run : NULL;
 }
+
+/* --- page_layers.c --- */
+
+/** Makes the sorted runs of several layers into runs that do not overlap. */
+void sp_page_layers_flatten(struct sp_array *runs);
 
 #endif

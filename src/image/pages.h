@@ -28,7 +28,7 @@ struct sp_log;
 enum sp_page_state {
 	SP_PAGE_HOLE = 0,   /* not populated */
 	SP_PAGE_DATA = 1,   /* contents stored here */
-	SP_PAGE_PARENT = 2, /* as in the parent checkpoint */
+	SP_PAGE_PARENT = 2, /* as in the layers below, else as in the parent checkpoint */
 	SP_PAGE_ZERO = 3,   /* populated, all zero */
 	SP_PAGE_FILE = 4,   /* populated, contents are the mapped file's */
 	SP_PAGE_GUARD = 5,  /* MADV_GUARD_INSTALL */
@@ -38,6 +38,7 @@ enum sp_page_state {
 const char *sp_page_state_name(enum sp_page_state state);
 
 #define SP_FRAME_SIZE (512ULL << 10)
+#define SP_PAGE_LAYERS 64
 #define SP_COMPRESS_NONE (-1000) /* `level` for raw frames */
 #define SP_COMPRESS_DEFAULT 1
 
@@ -49,10 +50,12 @@ struct sp_page_source {
 	void (*release)(void *context); /* may be NULL; called once, when the writer is finished */
 };
 
+/** With layers, pages count once, in the state that the topmost layer gives them. */
 struct sp_page_stats {
 	uint64_t pages[SP_PAGE_STATES];
-	uint64_t raw_bytes;    /* of DATA pages */
-	uint64_t stored_bytes; /* size of pages.img */
+	uint64_t raw_bytes;        /* of DATA pages */
+	uint64_t superseded_bytes; /* of pages that are stored, but do not count any more */
+	uint64_t stored_bytes;     /* size of pages.img */
 	uint64_t frames;
 };
 
@@ -72,13 +75,19 @@ uint32_t sp_page_writer_new_object(struct sp_page_writer *writer);
 /** Registers a source; valid until the writer is finished. Returns a handle for add(). */
 uint32_t sp_page_writer_add_source(struct sp_page_writer *writer, struct sp_page_source source);
 /**
- * Adds pages. Ranges of one object must ascend and not overlap; objects may be added in turn.
- * SP_PAGE_DATA pages are read from their source by this or a later call, at the latest by
+ * Adds pages. Ranges of one object must ascend and not overlap in a layer; objects may be added in
+ * turn. SP_PAGE_DATA pages are read from their source by this or a later call, at the latest by
  * sp_page_writer_drain(); other states need no source. Waits while too much is waiting for the
  * workers. An error of a worker is returned by this or a later call.
  */
 int sp_page_writer_add(struct sp_page_writer *writer, uint32_t object, struct sp_range range,
                        enum sp_page_state state, uint32_t source, struct sp_error *err);
+/**
+ * Begins a new layer: each object may be added to again from its beginning, and what is added
+ * replaces the states that layers below gave these pages. Reads first what is still to be read of
+ * all that was added. There are at most SP_PAGE_LAYERS.
+ */
+int sp_page_writer_next_layer(struct sp_page_writer *writer, struct sp_error *err);
 /** Reads what is still to be read of all that was added: from then on the sources may change. */
 int sp_page_writer_drain(struct sp_page_writer *writer, struct sp_error *err);
 /** Writes the index, syncs both files, frees the writer, also on failure. `stats` may be NULL. */

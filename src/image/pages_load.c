@@ -1,9 +1,10 @@
 /*
  * Loading an object: all its contents, given to a sink by a pool of workers; and verifying a store.
  *
- * The work is divided by frames, not by addresses. For each store of the chain the runs that it has
- * of the object are gone through, and of each frame the parts that no younger store has replaced
- * are gathered: so each frame is read and decoded once, however finely the deltas have cut it.
+ * The work is divided by frames, not by addresses. For each layer of each store of the chain the
+ * runs that it has of the object are gone through, and of each frame the parts that no younger store
+ * has replaced are gathered: so each frame is read and decoded once, however finely layers and deltas
+ * have cut it.
  */
 #include "image/page_store.h"
 #include "image/pool.h"
@@ -158,9 +159,9 @@ static void add_visible(struct loader *loader, struct sp_page_store *youngest,
 	}
 }
 
-static void load_level(struct loader *loader, struct sp_page_store *youngest,
-                       const struct sp_page_store *level, uint32_t object, uint64_t page,
-                       uint64_t end)
+static void load_layer(struct loader *loader, struct sp_page_store *youngest,
+                       const struct sp_page_store *level, uint32_t layer, uint32_t object,
+                       uint64_t page, uint64_t end)
 {
 	const struct sp_index_run *run;
 	size_t number = sp_page_index_search(&level->index, object, page);
@@ -170,9 +171,17 @@ static void load_level(struct loader *loader, struct sp_page_store *youngest,
 		uint64_t from = run->page > page ? run->page : page;
 		uint64_t to = run->page + run->pages < end ? run->page + run->pages : end;
 
-		if (run->state == SP_PAGE_DATA)
+		if (run->state == SP_PAGE_DATA && run->layer == layer)
 			add_visible(loader, youngest, level, run, from, to);
 	}
+}
+
+static void load_level(struct loader *loader, struct sp_page_store *youngest,
+                       const struct sp_page_store *level, uint32_t object, struct sp_range within)
+{
+	for (uint32_t layer = 0; layer < level->index.layers; layer++)
+		load_layer(loader, youngest, level, layer, object, within.start / SP_PAGE_SIZE,
+		           within.end / SP_PAGE_SIZE);
 }
 
 struct zero_visit {
@@ -199,8 +208,7 @@ int sp_page_store_load(struct sp_page_store *store, uint32_t object, struct sp_r
 
 	if (rc == 0) {
 		for (struct sp_page_store *level = store; level; level = level->parent)
-			load_level(&loader, store, level, object, within.start / SP_PAGE_SIZE,
-			           within.end / SP_PAGE_SIZE);
+			load_level(&loader, store, level, object, within);
 		if (sink->zero)
 			rc = sp_page_store_walk(store, object, within, visit_zero, &visit, &own);
 		if (rc < 0)

@@ -41,18 +41,6 @@ static int map_pages(struct sp_page_store *store, int dirfd, struct sp_error *er
 	return 0;
 }
 
-static int read_index(struct sp_page_store *store, int dirfd, struct sp_error *err)
-{
-	struct sp_record_reader reader;
-	int rc = sp_record_reader_open(&reader, dirfd, SP_IMAGE_PAGE_INDEX, err);
-
-	if (rc < 0)
-		return rc;
-	rc = sp_page_index_read(&store->index, &reader, err);
-	sp_record_reader_close(&reader);
-	return rc;
-}
-
 /*
  * Every PARENT page must be known to the parent; as that was checked itself, the chain is whole.
  */
@@ -103,7 +91,7 @@ int sp_page_store_open(struct sp_page_store **store, int dirfd, struct sp_page_s
 	opened->parent = parent;
 	rc = map_pages(opened, dirfd, err);
 	if (rc == 0)
-		rc = read_index(opened, dirfd, err);
+		rc = sp_page_index_read_file(&opened->index, dirfd, err);
 	if (rc == 0)
 		rc = check_parent_runs(opened, err);
 	if (rc < 0)
@@ -129,16 +117,7 @@ void sp_page_store_close(struct sp_page_store *store)
 
 void sp_page_store_stats(const struct sp_page_store *store, struct sp_page_stats *stats)
 {
-	*stats = (struct sp_page_stats){
-	        .stored_bytes = store->index.file_size,
-	        .frames = store->index.frames.count,
-	};
-	for (size_t i = 0; i < store->index.runs.count; i++) {
-		const struct sp_index_run *run = sp_array_at(&store->index.runs, i);
-
-		stats->pages[run->state] += run->pages;
-	}
-	stats->raw_bytes = stats->pages[SP_PAGE_DATA] * SP_PAGE_SIZE;
+	sp_page_index_stats(&store->index, stats);
 }
 
 /* --- runs --- */

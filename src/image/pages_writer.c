@@ -33,13 +33,15 @@
 #define BATCHES 32
 
 struct sp_page_writer {
+	int dirfd;
 	int fd; /* pages.img */
 	struct sp_record_writer index;
 	struct sp_log *log;
 	uint64_t expected_bytes;
 	uint64_t added_bytes;
 
-	struct sp_array objects; /* uint64_t: the end of what was added to object number i + 1 */
+	struct sp_array objects; /* uint64_t: the end of what this layer has of number i + 1 */
+	uint32_t layer;
 	struct sp_array sources; /* struct sp_page_source *: batches refer to them */
 	struct sp_page_batch *filling;
 
@@ -51,7 +53,7 @@ struct sp_page_writer {
 	pthread_mutex_t lock;
 	uint64_t end; /* of pages.img: where the next frame goes */
 
-	struct sp_page_stats stats; /* of the completed batches */
+	struct sp_page_stats stats; /* of the completed batches, whatever their layer */
 };
 
 const char *sp_page_state_name(enum sp_page_state state)
@@ -126,6 +128,9 @@ static int complete_batch(void *context, void *job, struct sp_error *err)
 
 static int create_files(struct sp_page_writer *writer, int dirfd, struct sp_error *err)
 {
+	writer->dirfd = fcntl(dirfd, F_DUPFD_CLOEXEC, 0);
+	if (writer->dirfd < 0)
+		return sp_fail_errno(err, errno, "cannot create %s", SP_IMAGE_PAGES);
 	writer->fd = openat(dirfd, SP_IMAGE_PAGES, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (writer->fd < 0)
 		return sp_fail_errno(err, errno, "cannot create %s", SP_IMAGE_PAGES);
@@ -167,7 +172,7 @@ int sp_page_writer_open(struct sp_page_writer **writer, int dirfd,
 		               "negative one for speed, or none",
 		               options->level, ZSTD_maxCLevel());
 	opened = sp_alloc_zeroed(1, sizeof(*opened));
-	opened->fd = -1;
+	opened->dirfd = opened->fd = -1;
 	opened->log = options->log;
 	opened->expected_bytes = options->expected_bytes;
 	opened->objects = SP_ARRAY_OF(uint64_t);
@@ -213,6 +218,7 @@ static int claim(struct sp_page_writer *writer, struct sp_error *err)
 		sp_array_append(&writer->buffers, &batch->pages);
 	}
 	sp_page_batch_clear(batch);
+	batch->layer = writer->layer;
 	writer->filling = batch;
 	return 0;
 }
@@ -291,6 +297,18 @@ int sp_page_writer_add(struct sp_page_writer *writer, uint32_t object, struct sp
 	return 0;
 }
 
+int sp_page_writer_next_layer(struct sp_page_writer *writer, struct sp_error *err)
+{
+	if (writer->layer + 1 == SP_PAGE_LAYERS)
+		return sp_fail(err, EOVERFLOW,
+		               "pages were saved in %d rounds, and cannot be in more",
+		               SP_PAGE_LAYERS);
+	writer->layer++;
+	for (size_t i = 0; i < writer->objects.count; i++)
+		*(uint64_t *)sp_array_at(&writer->objects, i) = 0;
+	return submit(writer, err);
+}
+
 int sp_page_writer_drain(struct sp_page_writer *writer, struct sp_error *err)
 {
 	return submit(writer, err);
@@ -322,6 +340,7 @@ static void writer_free(struct sp_page_writer *writer)
 	sp_array_release(&writer->buffers);
 	sp_record_writer_abandon(&writer->index);
 	sp_close_scope(&writer->fd);
+	sp_close_scope(&writer->dirfd);
 	sp_array_release(&writer->objects);
 	pthread_mutex_destroy(&writer->lock);
 	free(writer);
@@ -337,6 +356,20 @@ static int finish_files(struct sp_page_writer *writer, struct sp_error *err)
 	return sp_record_writer_finish(&writer->index, err);
 }
 
+/* What the topmost layers say, which only the finished index tells. */
+static int read_stats(struct sp_page_writer *writer, struct sp_error *err)
+{
+	struct sp_page_index index;
+	int rc;
+
+	sp_page_index_init(&index, writer->end);
+	rc = sp_page_index_read_file(&index, writer->dirfd, err);
+	if (rc == 0)
+		sp_page_index_stats(&index, &writer->stats);
+	sp_page_index_release(&index);
+	return rc;
+}
+
 int sp_page_writer_finish(struct sp_page_writer *writer, struct sp_page_stats *stats,
                           struct sp_error *err)
 {
@@ -344,6 +377,8 @@ int sp_page_writer_finish(struct sp_page_writer *writer, struct sp_page_stats *s
 	int rc = finish_files(writer, &own);
 
 	sp_progress_end(writer->log);
+	if (rc == 0 && stats && writer->layer > 0)
+		rc = read_stats(writer, &own);
 	if (rc < 0 && err)
 		*err = own;
 	if (rc == 0 && stats)

@@ -73,6 +73,25 @@ static void put_chunk(FILE *file, const struct sp_frame *frame)
 	put_message(file, SP_RECORD_PAGE_INDEX, &chunk.base);
 }
 
+/* A layer above: it covers one DATA page, one page of two states, and something new. */
+static void put_layer(FILE *file)
+{
+	Sealpoint__PageIndex chunk = SEALPOINT__PAGE_INDEX__INIT;
+	uint32_t object = 1, object_runs = 3;
+	uint64_t gaps[] = {0x400, 6, 0x100}, lengths[] = {1, 2, 4};
+	uint32_t states[] = {SP_PAGE_ZERO, SP_PAGE_FILE, SP_PAGE_HOLE};
+
+	chunk.n_objects = chunk.n_object_runs = 1;
+	chunk.objects = &object;
+	chunk.object_runs = &object_runs;
+	chunk.n_gaps = chunk.n_lengths = chunk.n_states = 3;
+	chunk.gaps = gaps;
+	chunk.lengths = lengths;
+	chunk.states = states;
+	chunk.layer = 1;
+	put_message(file, SP_RECORD_PAGE_INDEX, &chunk.base);
+}
+
 static void seed_pages(int level, const char *name)
 {
 	uint8_t pages[2 * SP_PAGE_SIZE];
@@ -96,10 +115,12 @@ static void seed_pages(int level, const char *name)
 	file = seed("fuzz_page_store", name);
 	fuzz_put(file, 0, stored, frame.size);
 	put_chunk(file, &frame);
+	put_layer(file);
 	fclose(file);
 
 	file = seed("fuzz_page_index", name);
 	put_chunk(file, &frame);
+	put_layer(file);
 	fclose(file);
 	sp_frame_encoder_release(&encoder);
 }

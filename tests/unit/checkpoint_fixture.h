@@ -37,6 +37,7 @@ struct fixture {
 	Sealpoint__Facet facets[2], *facet_list[2];
 	size_t vma_count, thread_count, file_count, descriptor_count;
 	struct sp_range pages[3]; /* that are added to the page store; the middle one is DATA */
+	struct sp_range early;    /* ZERO pages of a layer below, if not empty */
 	enum sp_page_state heap_state;
 	uint8_t general[sizeof(struct user_regs_struct)];
 	uint8_t xstate[SP_XSTATE_MAX + 1];
@@ -146,6 +147,11 @@ static inline int write_pages(struct sp_page_writer *pages, struct fixture *fixt
 	        sp_page_writer_add_source(pages, (struct sp_page_source){read_heap, fixture, NULL});
 	int status = 0;
 
+	if (sp_range_size(fixture->early) > 0) {
+		status = sp_page_writer_add(pages, object, fixture->early, SP_PAGE_ZERO, 0, err);
+		if (status == 0)
+			status = sp_page_writer_next_layer(pages, err);
+	}
 	for (size_t i = 0; i < 3 && status == 0; i++) {
 		if (sp_range_size(fixture->pages[i]) > 0)
 			status = sp_page_writer_add(pages, object, fixture->pages[i],

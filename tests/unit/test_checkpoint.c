@@ -59,6 +59,34 @@ static void a_checkpoint_comes_back(void **state)
 	scratch_remove(&scratch);
 }
 
+static int forbid_page(void *context, const struct sp_page_run *run)
+{
+	fail_msg("there are pages at %#lx", (unsigned long)run->range.start);
+	return 0;
+}
+
+/* A program that is saved while it runs may unmap what was saved of it. */
+static void pages_of_a_mapping_that_is_gone_do_not_count(void **state)
+{
+	struct scratch scratch = scratch_make();
+	sp_cleanup_free struct fixture *fixture = new_fixture();
+	sp_cleanup_free char *path = in_scratch(&scratch, "saved");
+	const struct sp_range behind = {HEAP + HEAP_PAGES * SP_PAGE_SIZE, STACK};
+	struct sp_checkpoint *checkpoint;
+	struct sp_page_stats stats;
+	struct sp_error err = {0};
+
+	fixture->early = (struct sp_range){HEAP, HEAP + 3 * HEAP_PAGES * SP_PAGE_SIZE};
+	write_fixture(fixture, path);
+	assert_int_equal(sp_checkpoint_open(&checkpoint, path, &err), 0);
+	assert_int_equal(sp_page_store_walk(checkpoint->pages, 1, behind, forbid_page, NULL, &err),
+	                 0);
+	sp_page_store_stats(checkpoint->pages, &stats);
+	assert_int_equal(stats.pages[SP_PAGE_ZERO], 0);
+	sp_checkpoint_close(checkpoint);
+	scratch_remove(&scratch);
+}
+
 static void an_empty_directory_is_replaced(void **state)
 {
 	struct scratch scratch = scratch_make();
@@ -495,6 +523,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(a_checkpoint_comes_back),
+	        cmocka_unit_test(pages_of_a_mapping_that_is_gone_do_not_count),
 	        cmocka_unit_test(an_empty_directory_is_replaced),
 	        cmocka_unit_test(what_is_there_is_not_overwritten),
 	        cmocka_unit_test(an_abandoned_checkpoint_leaves_nothing),

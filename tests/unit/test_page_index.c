@@ -99,6 +99,70 @@ static void chunks_may_come_in_any_order(void **state)
 	sp_page_index_release(&index);
 }
 
+static void a_layer_covers_the_ones_below(void **state)
+{
+	static const struct {
+		uint64_t page, pages;
+		uint32_t layer, frame, place;
+		enum sp_page_state state;
+	} expected[] = {
+	        {90, 10, 1, 0, 0, SP_PAGE_PARENT}, {100, 1, 0, 0, 0, SP_PAGE_DATA},
+	        {101, 2, 1, 1, 0, SP_PAGE_DATA},   {105, 5, 0, 0, 0, SP_PAGE_HOLE},
+	        {110, 10, 1, 0, 0, SP_PAGE_ZERO},
+	};
+	struct fixture fixture;
+	struct sp_page_index index;
+	struct sp_error err = {0};
+
+	fixture_init(&fixture);
+	fixture.chunks[1].layer = 1; /* PARENT 90-100, DATA 101-102, ZERO 110-119 */
+	fixture.chunks[1].n_gaps = fixture.chunks[1].n_lengths = fixture.chunks[1].n_states = 3;
+	fixture.object_runs[1][0] = 3;
+	memcpy(fixture.gaps[1], (uint64_t[]){90, 0, 7}, sizeof(fixture.gaps[1]));
+	memcpy(fixture.lengths[1], (uint64_t[]){11, 2, 10}, sizeof(fixture.lengths[1]));
+	memcpy(fixture.states[1], (uint32_t[]){SP_PAGE_PARENT, SP_PAGE_DATA, SP_PAGE_ZERO},
+	       sizeof(fixture.states[1]));
+	assert_int_equal(build(&fixture, &index, &err), 0);
+	assert_int_equal(index.runs.count, sizeof(expected) / sizeof(expected[0]));
+	for (size_t i = 0; i < index.runs.count; i++) {
+		const struct sp_index_run *run = sp_array_at(&index.runs, i);
+
+		assert_int_equal(run->page, expected[i].page);
+		assert_int_equal(run->pages, expected[i].pages);
+		assert_int_equal(run->layer, expected[i].layer);
+		assert_int_equal(run->state, expected[i].state);
+		assert_int_equal(run->frame, expected[i].frame);
+		assert_int_equal(run->place, expected[i].place);
+	}
+	sp_page_index_release(&index);
+}
+
+static void what_is_outside_of_the_ranges_is_forgotten(void **state)
+{
+	struct fixture fixture;
+	struct sp_page_index index;
+	struct sp_error err = {0};
+	struct sp_array ranges = SP_ARRAY_OF(struct sp_range);
+	struct sp_range list[] = {{0, 50 * SP_PAGE_SIZE},
+	                          {101 * SP_PAGE_SIZE, 107 * SP_PAGE_SIZE},
+	                          {108 * SP_PAGE_SIZE, 109 * SP_PAGE_SIZE}};
+	const struct sp_index_run *run;
+
+	for (size_t i = 0; i < 3; i++)
+		sp_array_append(&ranges, &list[i]);
+	fixture_init(&fixture);
+	fixture.objects[1][0] = 2;
+	assert_int_equal(build(&fixture, &index, &err), 0);
+	sp_page_index_keep(&index, 1, &ranges);
+	assert_int_equal(sp_page_index_count(&index, 1, 0, SP_INDEX_PAGES_END), 1 + 2 + 1);
+	assert_int_equal(sp_page_index_count(&index, 1, 101, 109), 1 + 2 + 1);
+	assert_int_equal(sp_page_index_count(&index, 2, 0, SP_INDEX_PAGES_END), 12);
+	run = sp_page_index_run(&index, 1, sp_page_index_search(&index, 1, 101));
+	assert_int_equal(run->place, 1);
+	sp_array_release(&ranges);
+	sp_page_index_release(&index);
+}
+
 static void object_zero(struct fixture *fixture)
 {
 	fixture->objects[0][0] = 0;
@@ -211,6 +275,17 @@ static void frames_end_early(struct fixture *fixture)
 	fixture->chunks[1].frame_size = 100;
 }
 
+static void layer_too_high(struct fixture *fixture)
+{
+	fixture->chunks[0].layer = SP_PAGE_LAYERS;
+}
+
+static void page_twice_in_a_higher_layer(struct fixture *fixture)
+{
+	fixture->gaps[1][0] = 114;
+	fixture->chunks[0].layer = fixture->chunks[1].layer = 63;
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
 	static const struct {
@@ -227,6 +302,8 @@ static void what_cannot_be_is_refused(void **state)
 	        {gap_over_the_end, "which cannot be"},
 	        {large_frame, "more than 128 pages"},
 	        {page_twice, "page 114 of object 1 has two states"},
+	        {page_twice_in_a_higher_layer, "page 114 of object 1 has two states"},
+	        {layer_too_high, "layer 64 of at most 64"},
 	        {frame_without_pages, "0 DATA pages in a frame"},
 	        {pages_without_frame, "2 DATA pages in a frame of 0"},
 	        {unknown_encoding, "unknown encoding 3"},
@@ -260,6 +337,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(pages_are_found_in_their_runs),
 	        cmocka_unit_test(chunks_may_come_in_any_order),
+	        cmocka_unit_test(a_layer_covers_the_ones_below),
+	        cmocka_unit_test(what_is_outside_of_the_ranges_is_forgotten),
 	        cmocka_unit_test(what_cannot_be_is_refused),
 	};
 

@@ -455,6 +455,114 @@ static void a_page_that_the_parent_does_not_know_is_refused(void **state)
 	scratch_remove(&new);
 }
 
+/* --- layers --- */
+
+/* Adds a layer of random pages: some as below, some again, all through the same memory. */
+static void add_layer(struct sp_page_writer *writer, struct model *layer, unsigned seed)
+{
+	sp_cleanup_free struct model *mixed = mixed_model(seed);
+
+	memcpy(layer, mixed, sizeof(*layer));
+	for (size_t page = 0; page < PAGES; page++) {
+		if (layer->states[page] == SP_PAGE_GUARD || layer->states[page] == SP_PAGE_HOLE)
+			layer->states[page] = seed % 3 ? SP_PAGE_PARENT : SP_PAGE_STATES;
+	}
+	add_model(writer, 1, layer);
+}
+
+/* What `expected` says after another layer; PARENT says nothing new where there is something. */
+static void lay_over(struct model *expected, const struct model *layer)
+{
+	for (size_t page = 0; page < PAGES; page++) {
+		enum sp_page_state state = layer->states[page];
+
+		if (state == SP_PAGE_STATES ||
+		    (state == SP_PAGE_PARENT && expected->states[page] != SP_PAGE_STATES))
+			continue;
+		expected->states[page] = state;
+		memcpy(expected->bytes[page], layer->bytes[page], SP_PAGE_SIZE);
+	}
+}
+
+static void look_through(struct model *expected, const struct model *parent)
+{
+	for (size_t page = 0; page < PAGES; page++) {
+		if (expected->states[page] != SP_PAGE_PARENT)
+			continue;
+		expected->states[page] = parent->states[page];
+		memcpy(expected->bytes[page], parent->bytes[page], SP_PAGE_SIZE);
+	}
+}
+
+static void the_topmost_layer_counts(void **state)
+{
+	for (unsigned seed = 100; seed < 116; seed++) {
+		sp_cleanup_free struct model *old = mixed_model(seed);
+		sp_cleanup_free struct model *layer = malloc(sizeof(*layer));
+		sp_cleanup_free struct model *expected = calloc(1, sizeof(*expected));
+		struct scratch below = scratch_make(), scratch = scratch_make();
+		struct sp_page_writer *writer = open_writer(&scratch, seed % 2 ? -1000 : 1);
+		struct sp_page_store *parent, *store;
+		struct sp_page_stats written, read;
+		struct sp_error err = {0};
+
+		for (size_t page = 0; page < PAGES; page++) {
+			if (old->states[page] == SP_PAGE_STATES)
+				old->states[page] = SP_PAGE_HOLE;
+			expected->states[page] = SP_PAGE_STATES;
+		}
+		save_model(&below, old, SP_COMPRESS_DEFAULT, NULL);
+		sp_page_writer_new_object(writer);
+		for (unsigned i = 0; i <= seed % 6; i++) {
+			if (i > 0)
+				assert_int_equal(sp_page_writer_next_layer(writer, &err), 0);
+			add_layer(writer, layer, seed * 10 + i);
+			lay_over(expected, layer);
+		}
+		finish_writer(writer, &written);
+		look_through(expected, old);
+		parent = open_store(&below, NULL);
+		store = open_store(&scratch, parent);
+		assert_store_equals(store, 1, expected);
+		assert_int_equal(sp_page_store_verify(store, NULL, &err), 0);
+		sp_page_store_stats(store, &read);
+		assert_memory_equal(&written, &read, sizeof(read));
+		sp_page_store_close(store);
+		sp_page_store_close(parent);
+		scratch_remove(&below);
+		scratch_remove(&scratch);
+	}
+}
+
+static void bytes_that_were_superseded_are_told(void **state)
+{
+	sp_cleanup_free struct model *model = calloc(1, sizeof(*model));
+	struct scratch scratch = scratch_make();
+	struct sp_page_writer *writer = open_writer(&scratch, SP_COMPRESS_NONE);
+	struct sp_page_stats stats;
+	struct sp_error err = {0};
+
+	for (size_t page = 0; page < PAGES; page++) {
+		model->states[page] = SP_PAGE_DATA;
+		fill_page(model, page, 1);
+	}
+	sp_page_writer_new_object(writer);
+	for (int layer = 1; layer < SP_PAGE_LAYERS; layer++) {
+		add_model(writer, 1, model);
+		for (size_t page = 0; page < PAGES; page++)
+			model->states[page] = page == 7 ? SP_PAGE_DATA : SP_PAGE_PARENT;
+		assert_int_equal(sp_page_writer_next_layer(writer, &err), 0);
+	}
+	assert_int_equal(sp_page_writer_next_layer(writer, &err), -EOVERFLOW);
+	finish_writer(writer, &stats);
+	assert_int_equal(stats.pages[SP_PAGE_DATA], PAGES);
+	assert_int_equal(stats.pages[SP_PAGE_PARENT], 0);
+	assert_int_equal(stats.raw_bytes, PAGES * SP_PAGE_SIZE);
+	assert_int_equal(stats.superseded_bytes, (SP_PAGE_LAYERS - 2) * SP_PAGE_SIZE);
+	assert_int_equal(stats.stored_bytes, stats.raw_bytes + stats.superseded_bytes);
+	scratch_remove(&scratch);
+}
+
 /* --- damage and failures --- */
 
 static int failing_read(void *context, uint64_t offset, void *buffer, size_t size,
@@ -689,6 +797,8 @@ int main(void)
 	        cmocka_unit_test(discarded_page_does_not_return_from_parent),
 	        cmocka_unit_test(a_long_chain_gives_each_page_from_its_level),
 	        cmocka_unit_test(a_page_that_the_parent_does_not_know_is_refused),
+	        cmocka_unit_test(the_topmost_layer_counts),
+	        cmocka_unit_test(bytes_that_were_superseded_are_told),
 	        cmocka_unit_test(a_failing_source_fails_the_writer),
 	        cmocka_unit_test(an_abandoned_writer_ends_its_workers),
 	        cmocka_unit_test(what_cannot_be_added_is_refused),
