@@ -83,14 +83,14 @@ int sp_uffd_unprotect(int uffd, struct sp_range range)
 /* --- PAGEMAP_SCAN --- */
 
 /*
- * A result shorter than the vector means that the walk is complete. After a full one the walk goes
- * on at walk_end, where the kernel stopped for lack of room. But it sets walk_end each time its own
- * buffer of 512 regions is full, and not when the walk then comes to the end: if that exactly fills
- * the vector, walk_end still says where the last buffer was full, before regions that have been
- * reported. Hence never before the end of the last region.
+ * A result shorter than the vector means that the walk is complete, if the number of pages was not
+ * limited. After a full one the walk goes on at walk_end, where the kernel stopped for lack of room.
+ * But it sets walk_end each time its own buffer of 512 regions is full, and not when the walk then
+ * comes to the end: if that exactly fills the vector, walk_end still says where the last buffer was
+ * full, before regions that have been reported. Hence never before the end of the last region.
  */
 static int scan(int pagemap, struct sp_range *range, struct page_region *regions, size_t room,
-                uint64_t flags)
+                uint64_t max_pages, uint64_t flags)
 {
 	struct pm_scan_arg args = {
 	        .size = sizeof(args),
@@ -99,9 +99,11 @@ static int scan(int pagemap, struct sp_range *range, struct page_region *regions
 	        .end = range->end,
 	        .vec = (uintptr_t)regions,
 	        .vec_len = room,
+	        .max_pages = max_pages,
 	        .category_mask = PAGE_IS_WRITTEN,
 	        .return_mask = PAGE_IS_WRITTEN,
 	};
+	uint64_t pages = 0;
 	int count;
 
 	if (!room)
@@ -109,7 +111,9 @@ static int scan(int pagemap, struct sp_range *range, struct page_region *regions
 	count = ioctl(pagemap, PAGEMAP_SCAN, &args);
 	if (count < 0)
 		return -errno;
-	if ((size_t)count < room) {
+	for (int i = 0; max_pages && i < count; i++)
+		pages += (regions[i].end - regions[i].start) / SP_PAGE_SIZE;
+	if ((size_t)count < room && (!max_pages || pages < max_pages)) {
 		range->start = range->end;
 	} else {
 		uint64_t last = regions[count - 1].end;
@@ -119,14 +123,17 @@ static int scan(int pagemap, struct sp_range *range, struct page_region *regions
 	return count;
 }
 
-int sp_scan_written(int pagemap, struct sp_range *range, struct page_region *regions, size_t room)
+int sp_scan_written(int pagemap, struct sp_range *range, struct page_region *regions, size_t room,
+                    uint64_t max_pages)
 {
-	return scan(pagemap, range, regions, room, 0);
+	return scan(pagemap, range, regions, room, max_pages, 0);
 }
 
-int sp_scan_take(int pagemap, struct sp_range *range, struct page_region *regions, size_t room)
+int sp_scan_take(int pagemap, struct sp_range *range, struct page_region *regions, size_t room,
+                 uint64_t max_pages)
 {
-	return scan(pagemap, range, regions, room, PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC);
+	return scan(pagemap, range, regions, room, max_pages,
+	            PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC);
 }
 
 int sp_scan_protect(int pagemap, struct sp_range range)

@@ -82,11 +82,15 @@ int sp_uffd_unprotect(int uffd, struct sp_range range);
  * where the next call has to go on; the range is empty when all has been scanned:
  *
  *	while (range.start < range.end)
- *		n = sp_scan_written(pagemap, &range, regions, room);
+ *		n = sp_scan_written(pagemap, &range, regions, room, 0);
+ *
+ * With `max_pages`, no more than so many pages of 4 KiB are reported (and taken); 0: no limit. For
+ * hugetlb memory it must be a multiple of its page.
  *
  * Neither the program nor other callers are disturbed; nothing is protected. Linux 6.7.
  */
-int sp_scan_written(int pagemap, struct sp_range *range, struct page_region *regions, size_t room);
+int sp_scan_written(int pagemap, struct sp_range *range, struct page_region *regions, size_t room,
+                    uint64_t max_pages);
 
 /**
  * As sp_scan_written(), and protects each reported page again in the same step: a write is either
@@ -97,7 +101,8 @@ int sp_scan_written(int pagemap, struct sp_range *range, struct page_region *reg
  * written. To rule that out, scan mapping by mapping, or ask sp_scan_check() before while mappings
  * cannot change.
  */
-int sp_scan_take(int pagemap, struct sp_range *range, struct page_region *regions, size_t room);
+int sp_scan_take(int pagemap, struct sp_range *range, struct page_region *regions, size_t room,
+                 uint64_t max_pages);
 
 /**
  * Protects all written pages of a range without saying which. -EPERM as sp_scan_take(), when a part

@@ -61,16 +61,17 @@ static void write_page(char *memory, size_t page)
 	((volatile char *)memory)[page * SP_PAGE_SIZE] = 2;
 }
 
-typedef int scan_function(int, struct sp_range *, struct page_region *, size_t);
+typedef int scan_function(int, struct sp_range *, struct page_region *, size_t, uint64_t);
 
 /* The written ones of up to 64 pages as bits; `room` regions at a time. */
-static uint64_t bits_in(scan_function *scan, const char *memory, size_t count, size_t room)
+static uint64_t bits_in(scan_function *scan, const char *memory, size_t count, size_t room,
+                        uint64_t max_pages)
 {
 	struct sp_range range = pages_of(memory, 0, count);
 	uint64_t bits = 0;
 
 	while (range.start < range.end) {
-		int got = scan(pagemap, &range, regions, room);
+		int got = scan(pagemap, &range, regions, room, max_pages);
 
 		assert_true(got >= 0);
 		for (int i = 0; i < got; i++)
@@ -83,12 +84,12 @@ static uint64_t bits_in(scan_function *scan, const char *memory, size_t count, s
 
 static uint64_t written(const char *memory)
 {
-	return bits_in(sp_scan_written, memory, PAGES, ROOM);
+	return bits_in(sp_scan_written, memory, PAGES, ROOM, 0);
 }
 
 static uint64_t take(const char *memory)
 {
-	return bits_in(sp_scan_take, memory, PAGES, ROOM);
+	return bits_in(sp_scan_take, memory, PAGES, ROOM, 0);
 }
 
 static void only_written_pages_are_reported(void **state)
@@ -124,8 +125,22 @@ static void a_small_vector_is_gone_on_from(void **state)
 	for (size_t room = 1; room < 6; room++) {
 		for (size_t i = 0; i < PAGES; i += 3)
 			write_page(memory, i);
-		assert_int_equal(bits_in(sp_scan_written, memory, PAGES, room), 0x9249);
-		assert_int_equal(bits_in(sp_scan_take, memory, PAGES, room), 0x9249);
+		assert_int_equal(bits_in(sp_scan_written, memory, PAGES, room, 0), 0x9249);
+		assert_int_equal(bits_in(sp_scan_take, memory, PAGES, room, 0), 0x9249);
+		assert_int_equal(written(memory), 0);
+	}
+	munmap(memory, PAGES * SP_PAGE_SIZE);
+}
+
+static void a_limit_of_pages_is_gone_on_from(void **state)
+{
+	char *memory = watched_pages(PAGES);
+
+	for (uint64_t limit = 1; limit < 9; limit++) {
+		memset(memory + SP_PAGE_SIZE, 3, 7 * SP_PAGE_SIZE);
+		write_page(memory, 12);
+		assert_int_equal(bits_in(sp_scan_written, memory, PAGES, ROOM, limit), 0x10fe);
+		assert_int_equal(bits_in(sp_scan_take, memory, PAGES, ROOM, limit), 0x10fe);
 		assert_int_equal(written(memory), 0);
 	}
 	munmap(memory, PAGES * SP_PAGE_SIZE);
@@ -142,7 +157,7 @@ static void a_stale_walk_end_reports_no_page_twice(void **state)
 	for (size_t i = 0; i < room; i++)
 		write_page(memory, 2 * i);
 	while (range.start < range.end) {
-		int got = sp_scan_written(pagemap, &range, regions, room);
+		int got = sp_scan_written(pagemap, &range, regions, room, 0);
 
 		assert_true(got >= 0);
 		for (int i = 0; i < got; i++) {
@@ -196,7 +211,7 @@ static void unregistered_memory_is_written_and_cannot_be_taken(void **state)
 	memset(memory, 1, PAGES * SP_PAGE_SIZE);
 	assert_int_equal(written(memory), 0xffff);
 	assert_int_equal(sp_scan_check(pagemap, range), -EPERM);
-	assert_int_equal(sp_scan_take(pagemap, &range, regions, ROOM), -EPERM);
+	assert_int_equal(sp_scan_take(pagemap, &range, regions, ROOM, 0), -EPERM);
 	assert_int_equal(sp_scan_protect(pagemap, range), -EPERM);
 	watch(memory, PAGES);
 	assert_int_equal(sp_scan_check(pagemap, range), 0);
@@ -284,11 +299,11 @@ static void a_huge_page_is_written_as_a_whole_and_then_in_parts(void **state)
 	memset(memory, 1, size);
 	assert_int_equal(sp_uffd_register(uffd, range), 0);
 	rest = range;
-	assert_int_equal(sp_scan_take(pagemap, &rest, regions, ROOM), 1);
+	assert_int_equal(sp_scan_take(pagemap, &rest, regions, ROOM, 0), 1);
 	assert_int_equal(regions[0].end - regions[0].start, size);
 	write_page(memory, 100);
 	rest = range;
-	assert_int_equal(sp_scan_take(pagemap, &rest, regions, ROOM), 1);
+	assert_int_equal(sp_scan_take(pagemap, &rest, regions, ROOM, 0), 1);
 	assert_int_equal(regions[0].start, (uintptr_t)memory + 100 * SP_PAGE_SIZE);
 	assert_int_equal(regions[0].end, (uintptr_t)memory + 101 * SP_PAGE_SIZE);
 	munmap(area, 2 * size);
@@ -355,7 +370,7 @@ static void the_memory_of_another_process_is_tracked_from_outside(void **state)
 	waitpid(other.pid, NULL, 0);
 	/* Nothing is written where nothing is mapped; only newer kernels say ESRCH. */
 	range = pages_of(memory, 0, PAGES);
-	gone = sp_scan_written(pagemap, &range, regions, ROOM);
+	gone = sp_scan_written(pagemap, &range, regions, ROOM, 0);
 	assert_true(gone == 0 || gone == -ESRCH);
 	close(pagemap);
 	pagemap = own;
@@ -432,6 +447,7 @@ int main(void)
 	        cmocka_unit_test(only_written_pages_are_reported),
 	        cmocka_unit_test(protection_without_result_clears_a_part),
 	        cmocka_unit_test(a_small_vector_is_gone_on_from),
+	        cmocka_unit_test(a_limit_of_pages_is_gone_on_from),
 	        cmocka_unit_test(a_stale_walk_end_reports_no_page_twice),
 	        cmocka_unit_test(unpopulated_pages_are_written_until_protected),
 	        cmocka_unit_test(reading_an_unpopulated_page_is_not_writing),
