@@ -305,6 +305,22 @@ static int refuse_children(const struct dump *dump, struct sp_error *err)
 	return 0;
 }
 
+/* The kernel's own code has no state that a record could hold; seizing has tried to avoid this. */
+static void warn_of_vdso(const struct dump *dump)
+{
+	for (size_t i = 0; i < dump->process.threads.count; i++) {
+		const struct sp_thread *thread = sp_process_thread(&dump->process, i);
+		const struct sp_vma *vma =
+		        sp_vma_find(&dump->vmas, sp_instruction_pointer(&thread->saved));
+
+		if (vma && vma->kind == SP_VMA_VDSO)
+			sp_warn(dump->options->log,
+			        "thread %d stands in code of this kernel (the vDSO): the "
+			        "checkpoint can be restored under this very kernel only",
+			        thread->tid);
+	}
+}
+
 static uint64_t lap(uint64_t *since_ns)
 {
 	uint64_t now = sp_now_ns(), took = now - *since_ns;
@@ -326,9 +342,11 @@ static int freeze(struct dump *dump, struct sp_error *err)
 		rc = sp_namespaces_check(&dump->process, err);
 	if (!rc)
 		rc = read_mappings(dump, err);
-	return rc ? rc
-	          : sp_remote_open(&dump->remote, &dump->process, sp_process_leader(&dump->process),
-	                           &dump->foothold, err);
+	if (rc)
+		return rc;
+	warn_of_vdso(dump);
+	return sp_remote_open(&dump->remote, &dump->process, sp_process_leader(&dump->process),
+	                      &dump->foothold, err);
 }
 
 /*

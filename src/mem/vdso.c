@@ -177,7 +177,7 @@ static int move_home(struct sp_memory_build *build, const struct layout *layout,
 
 /*
  * A thread that was stopped inside the vDSO would go on in the old code, which has lost its data.
- * It is there for less than a microsecond at a time, so dumping once more helps.
+ * A dump avoids that (sp_process_seize()), and warns where it could not; dumping once more helps.
  */
 static int check_threads(const struct sp_memory_build *build, const Sealpoint__Vma *vdso,
                          struct sp_error *err)

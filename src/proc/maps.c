@@ -27,6 +27,7 @@ bool sp_map_parse(const char *line, struct sp_map *map, const char **path)
 	map->shared = access[3] == 's';
 	*path = line + end;
 	map->main_stack = !strcmp(*path, "[stack]");
+	map->vdso = !strcmp(*path, "[vdso]");
 	return true;
 }
 

@@ -17,6 +17,7 @@ struct sp_map {
 	struct sp_range range;
 	bool readable, writable, executable, shared;
 	bool main_stack; /* "[stack]" */
+	bool vdso;       /* "[vdso]" */
 	uint64_t offset; /* in the file, bytes */
 	uint64_t dev_major, dev_minor, inode;
 };

@@ -16,7 +16,7 @@
 #include "base/kernel_abi.h"
 #include "proc/capability.h"
 #include "proc/file.h"
-#include "proc/stat.h"
+#include "proc/maps.h"
 #include "proc/stat.h"
 #include "proc/status.h"
 #include "remote/collector.h"
@@ -39,6 +39,10 @@
 
 /* How long threads that have not stopped yet are waited for when they are let go. */
 #define DETACH_NS (SP_NS_PER_S / 20)
+
+/* How long in all, and how long at a time, threads may run to get out of the vDSO. */
+#define LEAVE_NS (SP_NS_PER_S / 5)
+#define LEAVE_ROUND_NS 20000
 
 struct sp_thread *sp_process_thread(const struct sp_process *process, size_t index)
 {
@@ -419,22 +423,96 @@ static int wait_thread(struct sp_process *process, size_t index, uint64_t deadli
 	return 0;
 }
 
+/* Waits for all threads that do not stand yet. */
+static int wait_all(struct sp_process *process, uint64_t deadline_ns, struct sp_error *err)
+{
+	size_t at = 0;
+
+	while (at < process->threads.count) {
+		if (sp_process_thread(process, at)->stopped)
+			at++; /* one that has ended leaves its place to the next */
+		else if (wait_thread(process, at, deadline_ns, err))
+			return -err->code;
+	}
+	return 0;
+}
+
 static int stop_all(struct sp_process *process, uint64_t deadline_ns, struct sp_error *err)
 {
-	size_t stopped = 0;
-	int found;
+	int found, rc;
 
-	while ((found = seize_new_threads(process, err)) > 0)
-		while (stopped < process->threads.count) {
-			size_t before = process->threads.count;
-			int rc = wait_thread(process, stopped, deadline_ns, err);
+	do {
+		found = seize_new_threads(process, err);
+		rc = found < 0 ? found : wait_all(process, deadline_ns, err);
+	} while (!rc && found > 0);
+	return rc;
+}
 
-			if (rc)
-				return rc;
-			if (process->threads.count == before)
-				stopped++;
-		}
-	return found;
+/* --- out of the vDSO --- */
+
+static struct sp_range find_vdso(pid_t pid)
+{
+	sp_cleanup_array struct sp_array maps = SP_ARRAY_OF(struct sp_map);
+
+	if (sp_maps_read(pid, &maps, NULL))
+		return (struct sp_range){0};
+	for (size_t i = 0; i < maps.count; i++) {
+		const struct sp_map *map = sp_array_at(&maps, i);
+
+		if (map->vdso)
+			return map->range;
+	}
+	return (struct sp_range){0};
+}
+
+static bool stands_in(const struct sp_thread *thread, struct sp_range range)
+{
+	struct user_regs_struct general;
+
+	return !sp_general_get(thread->tid, &general, NULL) &&
+	       sp_range_contains(range, sp_instruction_pointer(&general));
+}
+
+/* Lets those threads that stand in a range run for a moment. Returns how many there are. */
+static size_t let_run(struct sp_process *process, struct sp_range range)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < process->threads.count; i++) {
+		struct sp_thread *thread = sp_process_thread(process, i);
+
+		if (!stands_in(thread, range))
+			continue;
+		ptrace(PTRACE_CONT, thread->tid, 0, 0);
+		thread->stopped = false;
+		count++;
+	}
+	if (count)
+		nanosleep(&(struct timespec){.tv_nsec = LEAVE_ROUND_NS}, NULL);
+	for (size_t i = 0; i < process->threads.count; i++)
+		if (!sp_process_thread(process, i)->stopped)
+			ptrace(PTRACE_INTERRUPT, sp_process_thread(process, i)->tid, 0, 0);
+	return count;
+}
+
+/*
+ * The code of the vDSO is the kernel's: another one has other code, in which nobody could go on. A
+ * thread is never there for long, so that a moment later it most likely stands elsewhere. It is not
+ * insisted on, and a process that is stopped must not run at all.
+ */
+static int leave_vdso(struct sp_process *process, struct sp_range vdso, uint64_t deadline_ns,
+                      struct sp_error *err)
+{
+	uint64_t until = sp_now_ns() + LEAVE_NS;
+	int rc = 0;
+
+	while (!rc && sp_range_size(vdso) && !process->group_stopped && sp_now_ns() < until &&
+	       let_run(process, vdso)) {
+		rc = wait_all(process, deadline_ns, err);
+		if (!rc)
+			rc = stop_all(process, deadline_ns, err);
+	}
+	return rc;
 }
 
 /* --- reading what stands --- */
@@ -518,8 +596,12 @@ static int stop_and_read(struct sp_process *process, uint64_t deadline_ns, struc
 	int rc;
 
 	do {
+		struct sp_range vdso = find_vdso(process->pid);
+
 		sp_process_release(process, SP_RELEASE_RUN);
 		rc = stop_all(process, deadline_ns, err);
+		if (!rc)
+			rc = leave_vdso(process, vdso, deadline_ns, err);
 		if (!rc)
 			rc = order_and_read(process, err);
 	} while (rc == -ESRCH && !is_gone(process->pidfd) && sp_now_ns() < deadline_ns);

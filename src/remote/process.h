@@ -54,6 +54,9 @@ int sp_process_check(pid_t pid, struct sp_error *err);
  * (sp_now_ns()); a thread that cannot be stopped by then (uninterruptible sleep, a parent in vfork)
  * is named in the error with what it waits for. On failure everything is released again.
  *
+ * A thread that stands in the vDSO, where only this very kernel's programs can go on, runs on until
+ * it has left it, for up to 200 ms in all; then it is left there.
+ *
  * Needs PTRACE_MODE_ATTACH_REALCREDS on the target (ptrace(2)). Errors: ESRCH, EPERM, EBUSY
  * (already traced; the tracer is named), EINVAL (a kernel thread, oneself), ETIMEDOUT.
  */

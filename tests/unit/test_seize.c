@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "proc/maps.h"
 #include "proc/stat.h"
 #include "unit/remote_target.h"
 
@@ -22,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #define EXEC_AGAIN "exec-again"
 
@@ -74,6 +76,71 @@ static void threads_that_end_meanwhile_are_no_obstacle(void **state)
 	pid_t pid = start(makes_threads);
 
 	is_seized_whole(pid, 200);
+	end(pid);
+}
+
+/* --- the vDSO --- */
+
+/* About half of the time in the vDSO. */
+static void *asks_for_the_time(void *unused)
+{
+	struct timespec now;
+
+	for (;;) {
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		for (volatile int i = 0; i < 50; i++)
+			;
+	}
+	return unused;
+}
+
+static void asks_for_the_time_in_threads(int ready)
+{
+	pthread_t thread;
+
+	for (int i = 0; i < 3; i++)
+		pthread_create(&thread, NULL, asks_for_the_time, NULL);
+	report(ready);
+	asks_for_the_time(NULL);
+}
+
+static struct sp_range vdso_of(pid_t pid)
+{
+	struct sp_array maps = SP_ARRAY_OF(struct sp_map);
+	struct sp_range range = {0};
+
+	assert_int_equal(sp_maps_read(pid, &maps, NULL), 0);
+	for (size_t i = 0; i < maps.count; i++) {
+		const struct sp_map *map = sp_array_at(&maps, i);
+
+		if (map->vdso)
+			range = map->range;
+	}
+	sp_array_release(&maps);
+	return range;
+}
+
+/* On a busy machine a thread may not get to run in the time that it is given, so one now and then is allowed. */
+static void threads_are_hardly_ever_held_in_the_vdso(void **state)
+{
+	pid_t pid = start(asks_for_the_time_in_threads);
+	struct sp_range vdso = vdso_of(pid);
+	unsigned inside = 0;
+
+	for (int i = 0; i < 30; i++) {
+		struct sp_process process;
+		struct sp_error err = {0};
+
+		if (sp_process_seize(&process, pid, DEADLINE, &err))
+			fail_msg("seizure %d: %s", i, err.message);
+		assert_int_equal(process.threads.count, 4);
+		for (size_t t = 0; t < process.threads.count; t++)
+			inside += sp_range_contains(
+			        vdso, sp_instruction_pointer(
+			                      &sp_process_thread(&process, t)->raw.general));
+		sp_process_forget(&process);
+	}
+	assert_in_range(inside, 0, 6); /* of 120; half of them, if nothing is done about it */
 	end(pid);
 }
 
@@ -295,6 +362,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(threads_that_end_meanwhile_are_no_obstacle),
+	        cmocka_unit_test(threads_are_hardly_ever_held_in_the_vdso),
 	        cmocka_unit_test(program_that_execs_is_seized),
 	        cmocka_unit_test(killed_process_is_noticed),
 	        cmocka_unit_test(process_without_main_thread_is_refused),
