@@ -113,6 +113,19 @@ void sp_general_run_call(struct user_regs_struct *general, remote_addr instructi
                          remote_addr stack, const struct sp_call *call);
 int64_t sp_general_result(const struct user_regs_struct *general);
 
+/**
+ * Sets the registers to call rt_sigreturn(2) by the code at `sigreturn`, as a signal handler with
+ * the frame at `frame` would when it returns.
+ */
+void sp_general_run_sigreturn(struct user_regs_struct *general, remote_addr sigreturn,
+                              remote_addr frame);
+/**
+ * At the entry of that rt_sigreturn(2): has the kernel execute `call` instead, and the thread come
+ * back to the code at `sigreturn` afterwards.
+ */
+void sp_general_swap_call(struct user_regs_struct *general, remote_addr sigreturn,
+                          const struct sp_call *call);
+
 /** Machine code that a foothold looks for in a target's own text (remote/foothold.h). */
 struct sp_code_pattern {
 	const uint8_t *bytes;

@@ -79,23 +79,50 @@ static const char *label_at(const struct sp_remote *remote, size_t index)
 	return sp_array_pointer(&remote->labels, index);
 }
 
-static int write_batch(struct sp_remote *remote, struct sp_error *err)
+static bool has_failed(const struct sp_call *call)
+{
+	return call->result < 0 && call->result >= -4095 && !(call->flags & SP_CALL_MAY_FAIL);
+}
+
+static int write_data(struct sp_remote *remote, struct sp_error *err)
 {
 	size_t written = remote->data_written;
-	int rc;
 
-	rc = sp_remote_write(remote, sp_remote_calls_address(remote), remote->calls.items,
-	                     remote->calls.count * sizeof(struct sp_call), err);
 	/*
 	 * What an earlier run of this batch has left in its rooms must not be wiped: new bytes
 	 * only.
 	 */
-	if (!rc && remote->data.count > written)
-		rc = sp_remote_write(remote, sp_remote_data_address(remote) + written,
-		                     (char *)remote->data.items + written,
-		                     remote->data.count - written, err);
 	remote->data_written = remote->data.count;
+	if (remote->data.count <= written)
+		return 0;
+	return sp_remote_write(remote, sp_remote_data_address(remote) + written,
+	                       (char *)remote->data.items + written, remote->data.count - written,
+	                       err);
+}
+
+/* One stop for all calls. */
+static int run_together(struct sp_remote *remote, struct sp_error *err)
+{
+	size_t size = remote->calls.count * sizeof(struct sp_call);
+	remote_addr calls = sp_remote_calls_address(remote);
+	int rc = sp_remote_write(remote, calls, remote->calls.items, size, err);
+
+	if (!rc)
+		rc = sp_remote_run_stub(remote, remote->calls.count, err);
+	if (!rc)
+		rc = sp_process_read(remote->process->pid, calls, remote->calls.items, size, err);
 	return rc;
+}
+
+static int run_one_by_one(struct sp_remote *remote, struct sp_error *err)
+{
+	for (size_t i = 0; i < remote->calls.count; i++) {
+		int rc = sp_remote_run_alone(remote, call_at(remote, i), err);
+
+		if (rc || has_failed(call_at(remote, i)))
+			return rc;
+	}
+	return 0;
 }
 
 /* Names the first call that failed and was not allowed to. */
@@ -104,9 +131,7 @@ static int check_results(const struct sp_remote *remote, struct sp_error *err)
 	for (size_t i = 0; i < remote->calls.count; i++) {
 		const struct sp_call *call = call_at(remote, i);
 
-		if (call->flags & SP_CALL_MAY_FAIL)
-			continue;
-		if (call->result < 0 && call->result >= -4095)
+		if (has_failed(call))
 			return sp_fail_errno(err, (int)-call->result, "cannot %s of process %d",
 			                     label_at(remote, i), remote->process->pid);
 	}
@@ -126,13 +151,9 @@ int sp_batch_run(struct sp_remote *remote, struct sp_error *err)
 		        "a batch of %zu calls and %zu bytes does not fit (to %s of process %d)",
 		        remote->calls.count, remote->data.count, label_at(remote, 0),
 		        remote->process->pid);
-	rc = write_batch(remote, err);
+	rc = write_data(remote, err);
 	if (!rc)
-		rc = sp_remote_run_stub(remote, remote->calls.count, err);
-	if (!rc)
-		rc = sp_process_read(remote->process->pid, sp_remote_calls_address(remote),
-		                     remote->calls.items,
-		                     remote->calls.count * sizeof(struct sp_call), err);
+		rc = remote->one_by_one ? run_one_by_one(remote, err) : run_together(remote, err);
 	return rc ? rc : check_results(remote, err);
 }
 

@@ -188,23 +188,32 @@ static int run_to_marker(struct sp_remote *remote, struct sp_error *err)
 	}
 }
 
-/* Runs the one system call that the registers are set for, to the stop behind it. */
-static int run_one_call(struct sp_remote *remote, int64_t *result, struct sp_error *err)
+/* Lets the driver run to the entry, or the exit, of its next system call. */
+static int run_to_syscall_stop(const struct sp_remote *remote, struct user_regs_struct *general,
+                               struct sp_error *err)
 {
-	struct user_regs_struct general;
 	int status, rc, signal = 0;
 
-	for (int stops = 0; stops < 2;) {
+	do {
 		rc = resume(remote, PTRACE_SYSCALL, &signal, &status, err);
+		if (!rc)
+			rc = pass_over(remote, status, &signal, err);
 		if (rc)
 			return rc;
-		if (is_syscall_stop(status))
-			stops++;
-		else if ((rc = pass_over(remote, status, &signal, err)))
-			return rc;
-	}
-	rc = sp_general_get(remote->driver->tid, &general, err);
-	*result = sp_general_result(&general);
+	} while (!is_syscall_stop(status));
+	return sp_general_get(remote->driver->tid, general, err);
+}
+
+/* Runs the one system call that the registers are set for, to the stop behind it. */
+static int run_one_call(const struct sp_remote *remote, int64_t *result, struct sp_error *err)
+{
+	struct user_regs_struct general;
+	int rc = run_to_syscall_stop(remote, &general, err);
+
+	if (!rc)
+		rc = run_to_syscall_stop(remote, &general, err);
+	if (!rc)
+		*result = sp_general_result(&general);
 	return rc;
 }
 
@@ -270,7 +279,16 @@ static int write_frame(struct sp_remote *remote, struct sp_error *err)
 	                               FRAME_HEAD + size, err);
 }
 
-static int set_trace_options(const struct sp_remote *remote, struct sp_error *err)
+static bool is_under_seccomp(const struct sp_remote *remote)
+{
+	sp_cleanup_free char *status = NULL;
+
+	return !sp_status_read(remote->process->pid, remote->driver->tid, &status, NULL) &&
+	       !sp_status_is(status, "Seccomp", "0");
+}
+
+static int set_trace_options(const struct sp_remote *remote, bool under_seccomp,
+                             struct sp_error *err)
 {
 	unsigned long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_SUSPEND_SECCOMP;
 	pid_t tid = remote->driver->tid;
@@ -279,7 +297,12 @@ static int set_trace_options(const struct sp_remote *remote, struct sp_error *er
 		options |= PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK;
 	if (ptrace(PTRACE_SETOPTIONS, tid, 0, options) == 0)
 		return 0;
-	/* Suspending seccomp needs CAP_SYS_ADMIN; a thread without a filter does without. */
+	if (under_seccomp && errno == EPERM)
+		return sp_fail(err, EPERM,
+		               "thread %d is under seccomp, which can be suspended with "
+		               "CAP_SYS_ADMIN only, and not from inside a seccomp filter: run "
+		               "sealpoint as root, outside of it",
+		               tid);
 	if (ptrace(PTRACE_SETOPTIONS, tid, 0, options & ~(unsigned long)PTRACE_O_SUSPEND_SECCOMP) ==
 	    0)
 		return 0;
@@ -307,20 +330,25 @@ static struct sp_call unmap_call(const struct sp_remote *remote)
 }
 
 /*
- * The position from which an untraced driver unmaps the pages and heals, without touching the stub.
+ * The position from which an untraced driver unmaps the pages and heals, without touching the stub;
+ * under seccomp it only heals.
  */
 static int rest(struct sp_remote *remote, struct sp_error *err)
 {
+	struct user_regs_struct general = remote->driver->raw.general;
 	struct sp_call call = unmap_call(remote);
 
-	return aim_at_call(remote, &call, frame_address(remote), err);
+	if (!remote->one_by_one)
+		return aim_at_call(remote, &call, frame_address(remote), err);
+	sp_general_run_sigreturn(&general, remote->foothold.sigreturn, frame_address(remote));
+	return sp_general_set(remote->driver->tid, &general, err);
 }
 
 static int block_signals(struct sp_remote *remote, struct sp_error *err)
 {
 	uint64_t mask = ~0ULL;
 
-	if (remote->marker_signal)
+	if (remote->marker_signal && !remote->one_by_one)
 		mask &= ~bit(remote->marker_signal);
 	return set_signal_mask(remote->driver->tid, mask, err);
 }
@@ -341,6 +369,27 @@ static int disengage(struct sp_remote *remote, struct sp_error *err)
 	sp_undo_interruption(&general);
 	rc = set_signal_mask(driver->tid, driver->signal_mask, err);
 	return rc ? rc : sp_general_set(driver->tid, &general, err);
+}
+
+/*
+ * Changes the driver's registers to ones from which it heals. Under seccomp there are no batches
+ * from here on: the only call that may run when nothing suspends the filters any more is
+ * rt_sigreturn(2).
+ */
+static int engage(struct sp_remote *remote, struct sp_error *err)
+{
+	bool under_seccomp = remote->heals && is_under_seccomp(remote);
+	int rc = set_trace_options(remote, under_seccomp, err);
+
+	if (!rc)
+		rc = write_frame(remote, err);
+	if (rc)
+		return rc;
+	if (under_seccomp && remote->foothold.complete)
+		remote->one_by_one = true;
+	remote->engaged = true;
+	rc = rest(remote, err);
+	return rc ? rc : block_signals(remote, err);
 }
 
 /* --- opening --- */
@@ -380,14 +429,23 @@ static int write_stub(const struct sp_remote *remote, struct sp_error *err)
 /*
  * The call that maps the temporary pages; in a target that forbids writable code, it makes none.
  */
-static struct sp_call map_call(remote_addr at)
+static struct sp_call map_call(remote_addr at, uint64_t protection)
 {
 	return (struct sp_call){
 	        .number = SYS_mmap,
-	        .args = {at, SP_REMOTE_SIZE, PROT_READ | PROT_EXEC,
+	        .args = {at, SP_REMOTE_SIZE, protection,
 	                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE,
 	                 (uint64_t)-1, 0},
 	};
+}
+
+static int check_mapped(const struct sp_remote *remote, int64_t result, struct sp_error *err)
+{
+	if (result >= 0)
+		return 0;
+	return sp_fail_errno(err, (int)-result,
+	                     "cannot map %llu KiB of temporary memory in process %d",
+	                     SP_REMOTE_SIZE >> 10, remote->process->pid);
 }
 
 static int map_pages(struct sp_remote *remote, struct sp_error *err)
@@ -395,13 +453,7 @@ static int map_pages(struct sp_remote *remote, struct sp_error *err)
 	int64_t result;
 	int rc = run_one_call(remote, &result, err);
 
-	if (rc)
-		return rc;
-	if (result < 0)
-		return sp_fail_errno(err, (int)-result,
-		                     "cannot map %llu KiB of temporary memory in process %d",
-		                     SP_REMOTE_SIZE >> 10, remote->process->pid);
-	return 0;
+	return rc ? rc : check_mapped(remote, result, err);
 }
 
 /*
@@ -438,10 +490,24 @@ static void release_batch(struct sp_remote *remote)
 	sp_array_release(&remote->data);
 }
 
+/* Under seccomp: no code of ours, just room for data. */
+static int take_hold_one_by_one(struct sp_remote *remote, struct sp_error *err)
+{
+	struct sp_call call = map_call(remote->code, PROT_READ | PROT_WRITE);
+	int rc = engage(remote, err);
+
+	if (!rc)
+		rc = sp_remote_run_alone(remote, &call, err);
+	if (!rc)
+		rc = check_mapped(remote, call.result, err);
+	remote->data_writable = !rc;
+	return rc;
+}
+
 /* Maps the temporary pages by the target's own instruction, then installs the stub. */
 static int take_hold(struct sp_remote *remote, struct sp_error *err)
 {
-	struct sp_call call = map_call(remote->code);
+	struct sp_call call = map_call(remote->code, PROT_READ | PROT_EXEC);
 	remote_addr stack = frame_address(remote);
 	int rc;
 
@@ -453,7 +519,7 @@ static int take_hold(struct sp_remote *remote, struct sp_error *err)
 		stack -= sizeof(uint64_t);
 	if (remote->foothold.complete && (rc = write_frame(remote, err)))
 		return rc;
-	rc = set_trace_options(remote, err);
+	rc = set_trace_options(remote, remote->heals && is_under_seccomp(remote), err);
 	if (rc)
 		return rc;
 	remote->engaged = true;
@@ -483,7 +549,8 @@ int sp_remote_open(struct sp_remote *remote, struct sp_process *process, struct 
 		return sp_error_context(err, "cannot take control of process %d", process->pid);
 	remote->code = remote->foothold.gap;
 	remote->marker_signal = choose_marker(process);
-	rc = take_hold(remote, err);
+	remote->one_by_one = remote->foothold.complete && is_under_seccomp(remote);
+	rc = remote->one_by_one ? take_hold_one_by_one(remote, err) : take_hold(remote, err);
 	if (rc) {
 		sp_remote_close(remote, NULL);
 		return sp_error_context(err, "cannot take control of process %d", process->pid);
@@ -504,19 +571,6 @@ int sp_remote_open_stub(struct sp_remote *remote, struct sp_process *process,
 	return rc ? sp_error_context(err, "cannot take control of the stub process %d",
 	                             process->pid)
 	          : 0;
-}
-
-static int engage(struct sp_remote *remote, struct sp_error *err)
-{
-	int rc = set_trace_options(remote, err);
-
-	if (!rc)
-		rc = write_frame(remote, err);
-	if (rc)
-		return rc;
-	remote->engaged = true;
-	rc = rest(remote, err);
-	return rc ? rc : block_signals(remote, err);
 }
 
 /* Tells the stub what to run, where to stop, and how to heal. */
@@ -557,6 +611,28 @@ int sp_remote_run_stub(struct sp_remote *remote, size_t calls, struct sp_error *
 	return rc ? rc : run_to_marker(remote, err);
 }
 
+/*
+ * At the entry of rt_sigreturn(2), with the healing frame, another call takes its place. Behind it
+ * the thread is where it was before: about to call rt_sigreturn(2).
+ */
+int sp_remote_run_alone(struct sp_remote *remote, struct sp_call *call, struct sp_error *err)
+{
+	struct user_regs_struct general;
+	int rc = remote->engaged ? 0 : engage(remote, err);
+
+	if (!rc)
+		rc = run_to_syscall_stop(remote, &general, err);
+	if (rc)
+		return rc;
+	sp_general_swap_call(&general, remote->foothold.sigreturn, call);
+	rc = sp_general_set(remote->driver->tid, &general, err);
+	if (!rc)
+		rc = run_to_syscall_stop(remote, &general, err);
+	if (!rc)
+		call->result = sp_general_result(&general);
+	return rc;
+}
+
 /* --- changing the driver, closing --- */
 
 int sp_remote_drive(struct sp_remote *remote, struct sp_thread *driver, struct sp_error *err)
@@ -568,7 +644,8 @@ int sp_remote_drive(struct sp_remote *remote, struct sp_thread *driver, struct s
 	if (driver == old)
 		return 0;
 	if (old_engaged) {
-		if (!remote->marker_signal && (rc = stop_in_signal_handling(remote, err)))
+		if ((!remote->marker_signal || remote->one_by_one) &&
+		    (rc = stop_in_signal_handling(remote, err)))
 			return rc;
 		rc = rest(remote, err);
 		if (rc)
@@ -598,17 +675,25 @@ static void wipe_frames(const struct sp_remote *remote)
 		                 sizeof(zeros), NULL);
 }
 
+static int unmap_pages(struct sp_remote *remote, struct sp_error *err)
+{
+	struct sp_call unmap = unmap_call(remote);
+	int rc;
+
+	if (remote->one_by_one)
+		return sp_remote_run_alone(remote, &unmap, err);
+	rc = rest(remote, err);
+	return rc ? rc : run_one_call(remote, &unmap.result, err);
+}
+
 int sp_remote_close(struct sp_remote *remote, struct sp_error *err)
 {
-	int64_t result;
 	int rc = 0;
 
 	if (!remote->code)
 		return 0;
 	if (remote->engaged) {
-		rc = rest(remote, err);
-		if (!rc)
-			rc = run_one_call(remote, &result, err);
+		rc = unmap_pages(remote, err);
 		if (!rc)
 			rc = stop_in_signal_handling(remote, err);
 		if (!rc)

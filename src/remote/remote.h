@@ -13,9 +13,10 @@
  * strings and structures of a batch. From the first changed register to the last, a signal frame
  * with the original registers lies in the target (remote/foothold.h), so that a target whose tracer
  * is killed unmaps the temporary pages and goes on as if nothing had happened (D3). What that does
- * not cover yet: a target under seccomp, and one without a complete foothold.
+ * not cover yet: a target without a complete foothold.
  *
- * A batch costs one stop (about 10 us) whatever its length. Not thread safe: ptrace belongs to the
+ * A batch costs one stop (about 10 us) whatever its length; under seccomp two for each call, because
+ * there nothing but rt_sigreturn(2) may ever run that nobody traces. Not thread safe: ptrace belongs to the
  * thread that seized.
  */
 #ifndef SEALPOINT_REMOTE_REMOTE_H
@@ -34,6 +35,7 @@ struct sp_remote {
 	struct sp_thread *driver;
 	struct sp_foothold foothold;
 	bool heals;          /* a dump: the target must survive us; false for a stub that we made */
+	bool one_by_one;     /* a driver is under seccomp: no batches */
 	bool data_writable;  /* the data pages are not read-only any more */
 	bool engaged;        /* the driver's registers are ours at the moment */
 	remote_addr code;    /* start of the temporary mapping; 0: not open */

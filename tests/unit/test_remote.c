@@ -10,11 +10,15 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/cleanup.h"
 #include "base/io.h"
+#include "proc/status.h"
 #include "unit/remote_target.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -27,9 +31,8 @@
 #include <unistd.h>
 
 /* Computes in general and vector registers, and notices at once if one of them changes. */
-static void spinner(int ready)
+static void spin(void)
 {
-	report(ready);
 	for (;;) {
 		uint64_t wrong;
 
@@ -59,11 +62,15 @@ static void spinner(int ready)
 	}
 }
 
+static void spinner(int ready)
+{
+	report(ready);
+	spin();
+}
+
 static void *spin_in_thread(void *unused)
 {
-	int fd = open("/dev/null", O_WRONLY);
-
-	spinner(fd);
+	spin();
 	return unused;
 }
 
@@ -88,6 +95,48 @@ static void handles_everything(int ready)
 	signal(SIGWINCH, ignore_signal);
 	signal(SIGCHLD, ignore_signal);
 	spinner(ready);
+}
+
+/* Lives on under a filter that kills it for anything but rt_sigreturn(2) and what the start needs. */
+static void filtered(int ready)
+{
+	struct sock_filter code[] = {
+	        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 3, 0),
+	        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_write, 2, 0),
+	        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close, 1, 0),
+	        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {SP_COUNT_OF(code), code};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program))
+		_exit(94);
+	spinner(ready);
+}
+
+/* The same in the strict mode, which allows rt_sigreturn(2), read(2) and write(2). */
+static void strict(int ready)
+{
+	report(ready);
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT))
+		_exit(93);
+	spin();
+}
+
+static pid_t start_strict(void)
+{
+	pid_t pid = start(strict);
+	bool is_strict = false;
+
+	while (!is_strict) {
+		sp_cleanup_free char *status = NULL;
+
+		assert_int_equal(sp_status_read(pid, pid, &status, NULL), 0);
+		is_strict = sp_status_is(status, "Seccomp", "1");
+	}
+	return pid;
 }
 
 /*
@@ -173,6 +222,11 @@ static void every_thread_answers(void **state)
 static void process_without_marker_answers(void **state)
 {
 	asks_and_leaves_no_trace(handles_everything);
+}
+
+static void process_under_seccomp_answers(void **state)
+{
+	asks_and_leaves_no_trace(filtered);
 }
 
 static void process_with_used_stack_answers(void **state)
@@ -327,6 +381,26 @@ static void threads_heal_when_tracer_is_killed(void **state)
 	heals_without_trace(threads);
 }
 
+/* Without its tracer, nothing may run in the target but what its filter allows. The pages may stay. */
+static void survives(pid_t pid)
+{
+	for (int steps = 0; steps < 6; steps++) {
+		die_after(pid, steps);
+		runs_on_unharmed(pid);
+	}
+	end(pid);
+}
+
+static void filtered_target_survives_when_tracer_is_killed(void **state)
+{
+	survives(start(filtered));
+}
+
+static void strict_target_survives_when_tracer_is_killed(void **state)
+{
+	survives(start_strict());
+}
+
 static void target_without_marker_heals_when_tracer_is_killed(void **state)
 {
 	heals_without_trace(handles_everything);
@@ -448,12 +522,15 @@ int main(void)
 	        cmocka_unit_test(busy_process_answers),
 	        cmocka_unit_test(every_thread_answers),
 	        cmocka_unit_test(process_without_marker_answers),
+	        cmocka_unit_test(process_under_seccomp_answers),
 	        cmocka_unit_test(process_with_used_stack_answers),
 	        cmocka_unit_test(batch_passes_data_and_reports_the_failed_call),
 	        cmocka_unit_test(single_call_runs_alone),
 	        cmocka_unit_test(target_heals_when_tracer_is_killed),
 	        cmocka_unit_test(threads_heal_when_tracer_is_killed),
 	        cmocka_unit_test(target_without_marker_heals_when_tracer_is_killed),
+	        cmocka_unit_test(filtered_target_survives_when_tracer_is_killed),
+	        cmocka_unit_test(strict_target_survives_when_tracer_is_killed),
 	        cmocka_unit_test(interrupted_calls_go_on),
 	        cmocka_unit_test(stopped_process_stays_stopped),
 	        cmocka_unit_test(refusals_name_the_process),

@@ -59,19 +59,40 @@ void sp_general_run_stub(struct user_regs_struct *general, remote_addr code)
 	general->orig_rax = ~0ULL; /* not in a system call: nothing for the kernel to restart */
 }
 
-void sp_general_run_call(struct user_regs_struct *general, remote_addr instruction,
-                         remote_addr stack, const struct sp_call *call)
+static void set_arguments(struct user_regs_struct *general, const struct sp_call *call)
 {
-	general->rip = instruction;
-	general->rsp = stack;
-	general->rax = call->number;
 	general->rdi = call->args[0];
 	general->rsi = call->args[1];
 	general->rdx = call->args[2];
 	general->r10 = call->args[3];
 	general->r8 = call->args[4];
 	general->r9 = call->args[5];
+}
+
+void sp_general_run_call(struct user_regs_struct *general, remote_addr instruction,
+                         remote_addr stack, const struct sp_call *call)
+{
+	general->rip = instruction;
+	general->rsp = stack;
+	general->rax = call->number;
 	general->orig_rax = ~0ULL;
+	set_arguments(general, call);
+}
+
+void sp_general_run_sigreturn(struct user_regs_struct *general, remote_addr sigreturn,
+                              remote_addr frame)
+{
+	general->rip = sigreturn;
+	general->rsp = frame + sizeof(uint64_t); /* the return address has been popped */
+	general->orig_rax = ~0ULL;
+}
+
+void sp_general_swap_call(struct user_regs_struct *general, remote_addr sigreturn,
+                          const struct sp_call *call)
+{
+	general->rip = sigreturn;
+	general->orig_rax = call->number;
+	set_arguments(general, call);
 }
 
 int64_t sp_general_result(const struct user_regs_struct *general)
