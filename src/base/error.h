@@ -4,8 +4,11 @@
  * A function that can fail takes a `struct sp_error *` and returns 0 or a negative errno. The place
  * that knows what went wrong fills the error with sp_fail(); each caller that knows more about the
  * circumstances puts its own words in front with sp_error_context(). The command prints the result
- * once: "cannot restore descriptor 7 of process 4242 (unix stream socket /run/x.sock): bind:
- * Address already in use".
+ * once: "cannot restore descriptor 7 of process 4242 (listening unix socket /run/x.sock):
+ * another program answers at /run/x.sock; stop it before the restore".
+ *
+ * A sentence says what cannot be done, then the reason, then behind a semicolon the way out, if
+ * there is one: "cannot ...: reason; way out".
  *
  * An error object belongs to one thread at a time. Passing NULL is allowed: the code is still
  * returned, the words are dropped.

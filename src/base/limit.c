@@ -19,7 +19,7 @@ int sp_raise_descriptor_limit(uint64_t needed, struct sp_error *err)
 			return 0;
 		return sp_fail(
 		        err, EMFILE,
-		        "%llu open files are needed, but sealpoint may have only %llu: raise its "
+		        "%llu open files are needed, but sealpoint may have only %llu; raise its "
 		        "hard limit (ulimit -Hn %llu, or LimitNOFILE= of its service)",
 		        (unsigned long long)needed, (unsigned long long)limit.rlim_max,
 		        (unsigned long long)needed);

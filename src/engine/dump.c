@@ -76,8 +76,9 @@ static int save_facet(const struct sp_facet *facet, struct sp_facet_saver *saver
 		return sp_error_context(err, "cannot save the %s of %s", facet->title,
 		                        sp_process_name(saver->process->pid).text);
 	if (rc)
-		return sp_error_context(err, "cannot save the %s of thread %d", facet->title,
-		                        saver->thread->tid);
+		return sp_error_context(err, "cannot save the %s of thread %d of %s", facet->title,
+		                        saver->thread->tid,
+		                        sp_process_name(saver->process->pid).text);
 	if (!blob.bytes)
 		return 0;
 	sp_array_append(&list->blobs, &blob);

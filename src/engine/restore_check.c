@@ -46,14 +46,14 @@ static int check_processor(const struct sp_checkpoint *checkpoint, struct sp_err
 	for (size_t i = 0; i < manifest->n_cpu_features; i++)
 		if (!has_feature(manifest->cpu_features[i]))
 			return sp_fail(err, ENOTSUP,
-			               "this processor lacks %s, which the program may use: "
+			               "this processor lacks %s, which the program may use; "
 			               "restore it on one with the features of %s",
 			               manifest->cpu_features[i], manifest->hostname);
 	if (missing)
 		return sp_fail(
 		        err, ENOTSUP,
 		        "this processor or kernel does not offer the register state (XCR0 bits "
-		        "0x%llx) that the program was saved with: restore it on one like %s",
+		        "0x%llx) that the program was saved with; restore it on one like %s",
 		        (unsigned long long)missing, manifest->hostname);
 	return 0;
 }
@@ -89,7 +89,7 @@ static int check_pid_free(pid_t pid, uint32_t tid, struct sp_error *err)
 		return sp_fail(
 		        err, EEXIST,
 		        "%s id %u is still that of \"%s\", which has ended, but whose parent, "
-		        "%s, does not collect its status: end that parent, or " IN_NEW_NAMESPACE,
+		        "%s, does not collect its status; end that parent, or " IN_NEW_NAMESPACE,
 		        what, tid, holder.comm, sp_process_name(holder.ppid).text);
 	return sp_fail(err, EEXIST,
 	               "%s id %u is taken by \"%s\": end that process, or " IN_NEW_NAMESPACE, what,
@@ -118,12 +118,13 @@ static int check_facets(const struct sp_checkpoint *checkpoint, Sealpoint__Facet
 		if (!facet)
 			return sp_fail(err, ENOTSUP,
 			               "thread %u has a \"%s\", which this version of sealpoint "
-			               "does not know: use the version that saved it (%s)",
+			               "does not know; use the version that saved it (%s)",
 			               tid, facets[i]->name, checkpoint->manifest->tool_version);
 		rc = facet->check ? facet->check(facets[i]->body, err) : 0;
 		if (rc)
-			return sp_error_context(err, "cannot restore the %s of %u", facet->title,
-			                        tid);
+			return sp_error_context(
+			        err, "cannot restore the %s of %s %u", facet->title,
+			        facet->scope == SP_FACET_PROCESS ? "process" : "thread", tid);
 	}
 	return 0;
 }

@@ -40,13 +40,13 @@ static int refuse_clone(pid_t tid, int code, struct sp_error *err)
 	if (code == EEXIST)
 		return sp_fail(err, EEXIST,
 		               "process id %d is taken, by a process that began only now or as the "
-		               "id of a process group or session: end those (ps -eo "
+		               "id of a process group or session; end those (ps -eo "
 		               "pid,pgid,sid,comm), or restore in a new pid namespace (unshare "
 		               "--pid --fork --mount-proc sealpoint restore ...)",
 		               tid);
 	if (code == EPERM)
 		return sp_fail(err, EPERM,
-		               "no permission to choose process id %d: run as root (or with "
+		               "no permission to choose process id %d; run as root (or with "
 		               "CAP_CHECKPOINT_RESTORE), see \"sealpoint check\"",
 		               tid);
 	return sp_fail_errno(err, code, "cannot make a process with id %d", tid);

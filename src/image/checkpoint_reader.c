@@ -116,7 +116,7 @@ static int check_link(const struct sp_checkpoint *youngest, const struct sp_chec
 {
 	if (!same_id(child->manifest->parent_id, parent->manifest->id))
 		return sp_fail(err, EBADMSG,
-		               "%s is not the checkpoint that %s stands on: put that one back",
+		               "%s is not the checkpoint that %s stands on; put that one back",
 		               parent->path, child->path);
 	for (const struct sp_checkpoint *known = youngest; known != parent; known = known->parent) {
 		if (same_id(known->manifest->id, parent->manifest->id))

@@ -163,7 +163,7 @@ static int check_version(const Sealpoint__Manifest *manifest, const char *path,
 	if (manifest->version_major > SP_IMAGE_VERSION_MAJOR)
 		return sp_fail(err, EPROTONOSUPPORT,
 		               "%s was written by a newer sealpoint (format %" PRIu32 ".%" PRIu32
-		               "; this one reads up to %d.x): use that version",
+		               ", and this one reads up to %d.x); use that version",
 		               path, manifest->version_major, manifest->version_minor,
 		               SP_IMAGE_VERSION_MAJOR);
 	if (manifest->version_major < SP_IMAGE_VERSION_MAJOR)
@@ -177,12 +177,12 @@ static int check_machine(const Sealpoint__Manifest *manifest, const char *path,
 	if (strcmp(manifest->arch, sp_arch_name()) != 0)
 		return sp_fail(
 		        err, ENOEXEC,
-		        "%s holds programs of a %s machine, and this one is %s: use it there", path,
+		        "%s holds programs of a %s machine, and this one is %s; use it there", path,
 		        manifest->arch, sp_arch_name());
 	if (manifest->page_size != SP_PAGE_SIZE)
 		return sp_fail(err, ENOEXEC,
 		               "%s comes from a machine with pages of %" PRIu32
-		               " bytes, and this one has %llu: use it on one of that kind",
+		               " bytes, and this one has %llu; use it on one of that kind",
 		               path, manifest->page_size, SP_PAGE_SIZE);
 	return 0;
 }

@@ -168,7 +168,7 @@ int sp_page_writer_open(struct sp_page_writer **writer, int dirfd,
 	if (options->level != SP_COMPRESS_NONE &&
 	    (options->level < ZSTD_minCLevel() || options->level > ZSTD_maxCLevel()))
 		return sp_fail(err, EINVAL,
-		               "there is no compression level %d: use 1 (fast) to %d (small), a "
+		               "there is no compression level %d; use 1 (fast) to %d (small), a "
 		               "negative one for speed, or none",
 		               options->level, ZSTD_maxCLevel());
 	opened = sp_alloc_zeroed(1, sizeof(*opened));

@@ -274,7 +274,7 @@ static int check(ProtobufCBinaryData body, struct sp_error *err)
 	                    missing, sizeof(missing));
 	if (*missing)
 		return sp_fail(err, EPERM,
-		               "it has %s, which sealpoint itself lacks and cannot hand on: run "
+		               "it has %s, which sealpoint itself lacks and cannot hand on; run "
 		               "sealpoint with it, or let the program give it up before the dump",
 		               missing);
 	return 0;

@@ -45,7 +45,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	if (message.minor == MINOR_KMSG && (file->flags & O_ACCMODE) != O_WRONLY)
 		return sp_fail(
 		        err, EOPNOTSUPP,
-		        "how far it has been read cannot be saved: let the program close it first");
+		        "how far it has been read cannot be saved; let the program close it first");
 	sp_blob_pack(body, &message.base);
 	return 0;
 }
@@ -72,7 +72,7 @@ static int open_at(const Sealpoint__Device *message, int flags, int *fd, struct 
 		path = usual_path(message->minor);
 	if (!is_device(path, message->minor))
 		return sp_fail(err, ENODEV,
-		               "neither %s nor %s is the character device %u:%u here: make it with "
+		               "neither %s nor %s is the character device %u:%u here; make it with "
 		               "mknod(1)",
 		               message->path, path, MEMORY_MAJOR, message->minor);
 	*fd = sp_file_path_open(path, flags, S_IFCHR, err);

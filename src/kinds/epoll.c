@@ -87,7 +87,7 @@ static int save_item(struct sp_file_saver *saver, const struct sp_open_file *epo
 	int current = number_is_current(epoll, file, item);
 
 	if (current < 0)
-		return sp_fail_errno(err, -current, "compare what it watches by number %d",
+		return sp_fail_errno(err, -current, "cannot compare what it watches by number %d",
 		                     item->number);
 	if (!current)
 		return sp_fail(err, EOPNOTSUPP,
@@ -170,7 +170,7 @@ static int open_epoll(struct sp_file_builder *builder, const Sealpoint__OpenFile
 {
 	*fd = epoll_create1(EPOLL_CLOEXEC);
 	if (*fd < 0)
-		return sp_fail_errno(err, errno, "epoll_create1");
+		return sp_fail_errno(err, errno, "cannot make an epoll set");
 	return 0;
 }
 

@@ -56,10 +56,11 @@ static int open_eventfd(struct sp_file_builder *builder, const Sealpoint__OpenFi
 		return -EBADMSG;
 	made = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | (message->semaphore ? EFD_SEMAPHORE : 0));
 	if (made < 0)
-		return sp_fail_errno(err, errno, "eventfd");
+		return sp_fail_errno(err, errno, "cannot make an eventfd");
 	code = sp_write_full(made, &message->count, sizeof(message->count));
 	if (code < 0)
-		return sp_fail_errno(err, -code, "set the count to %" PRIu64, message->count);
+		return sp_fail_errno(err, -code, "cannot set the count to %" PRIu64,
+		                     message->count);
 	*fd = sp_steal_fd(&made);
 	return 0;
 }

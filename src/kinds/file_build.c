@@ -177,7 +177,7 @@ static int check_file(const struct sp_file_builder *builder, const Sealpoint__Op
 
 	if (!kind)
 		return sp_fail(err, EOPNOTSUPP,
-		               "this version of sealpoint does not know the kind \"%s\": restore "
+		               "this version of sealpoint does not know the kind \"%s\"; restore "
 		               "with the version that wrote the checkpoint, or a newer one",
 		               file->kind);
 	if (file->same_inode >= file->id)

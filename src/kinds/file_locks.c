@@ -109,7 +109,7 @@ static int refuse_lock(const Sealpoint__FileLock *lock, int64_t code, struct sp_
 	if (code == -EAGAIN || code == -EACCES)
 		return sp_fail(err, EAGAIN,
 		               "the %s lock from byte %llu on is now held by another process "
-		               "(lslocks names it): end that first",
+		               "(lslocks names it); end that first",
 		               lock->exclusive ? "exclusive" : "shared",
 		               (unsigned long long)lock->start);
 	return sp_fail_errno(err, (int)-code, "cannot take the %s lock from byte %llu on again",

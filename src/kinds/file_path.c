@@ -96,11 +96,11 @@ static int refuse_lost(const struct sp_open_file *file, const char *path, struct
 		               "over it: take that mount away before the dump");
 	if (S_ISREG(file->stat.st_mode) && file->stat.st_nlink > 0 && file->number >= 0)
 		return sp_fail(err, EOPNOTSUPP,
-		               "it has been unlinked there, and its other name is not known: give "
+		               "it has been unlinked there, and its other name is not known; give "
 		               "it one in the same directory with \"ln -L /proc/%d/fd/%d %s.kept\"",
 		               file->pid, file->number, path);
 	return sp_fail(err, EOPNOTSUPP,
-	               "it has been removed, and sealpoint cannot make a %s without a name again: "
+	               "it has been removed, and sealpoint cannot make a %s without a name again; "
 	               "let the program close it first",
 	               sp_file_type_title(file->stat.st_mode));
 }
@@ -117,11 +117,11 @@ int sp_file_path_find(const struct sp_open_file *file, char **path, struct sp_er
 
 	if (file->link[0] != '/')
 		return sp_fail(err, EOPNOTSUPP,
-		               "no path leads to it, its file system is not mounted any more: let "
+		               "no path leads to it, its file system is not mounted any more; let "
 		               "the program close it first");
 	if (belongs_to_a_process(file->link))
 		return sp_fail(err, EOPNOTSUPP,
-		               "it belongs to a process in /proc, which sealpoint cannot save yet: "
+		               "it belongs to a process in /proc, which sealpoint cannot save yet; "
 		               "let the program close it first");
 	if (leads_to(file->link, file))
 		*path = sp_strdup(file->link);
@@ -156,7 +156,7 @@ int sp_file_path_open(const char *path, int flags, mode_t type, struct sp_error 
 	if (follow ? stat(path, &found) : lstat(path, &found))
 		return sp_fail_errno(err, errno, "%s was there at the dump and is needed", path);
 	if ((found.st_mode & S_IFMT) != type)
-		return sp_fail(err, EINVAL, "%s was a %s at the dump and is a %s now: put it back",
+		return sp_fail(err, EINVAL, "%s was a %s at the dump and is a %s now; put it back",
 		               path, sp_file_type_title(type), sp_file_type_title(found.st_mode));
 	fd = open(path, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0)

@@ -36,7 +36,7 @@ static int read_directory(pid_t pid, const char *link, const char *what, char **
 	if (path[0] != '/' || stat(path, &here) < 0 || here.st_ino != there.st_ino ||
 	    here.st_dev != there.st_dev)
 		return sp_fail(err, ENOENT,
-		               "its %s %s was deleted or cannot be reached by that path: let it "
+		               "its %s %s was deleted or cannot be reached by that path; let it "
 		               "change to another directory before the dump",
 		               what, path);
 	*target = sp_steal_ptr(&path);

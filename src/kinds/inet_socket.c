@@ -77,7 +77,7 @@ int sp_inet_socket_save(int fd, struct sp_inet_socket *socket, struct sp_error *
 
 	*socket = (struct sp_inet_socket){.message = SEALPOINT__INET_SOCKET__INIT};
 	if (getsockname(fd, &socket->local.any, &size) < 0)
-		return sp_fail_errno(err, errno, "getsockname");
+		return sp_fail_errno(err, errno, "cannot read its address");
 	if (sp_socket_options_save(fd, &socket->options, err) < 0)
 		return -err->code;
 	socket->message.family = (uint32_t)sp_socket_number(fd, SO_DOMAIN);
@@ -116,7 +116,7 @@ static int bind_again(int fd, const Sealpoint__InetSocket *message, struct sp_er
 		               "program has had, if it does not set SO_REUSEADDR; stop that "
 		               "program, or try again in a minute",
 		               text);
-	return sp_fail_errno(err, errno, "bind to %s", text);
+	return sp_fail_errno(err, errno, "cannot bind to %s", text);
 }
 
 int sp_inet_socket_make(const Sealpoint__InetSocket *message, struct sp_error *err)
@@ -125,7 +125,7 @@ int sp_inet_socket_make(const Sealpoint__InetSocket *message, struct sp_error *e
 	                                 (int)message->protocol);
 
 	if (fd < 0)
-		return sp_fail_errno(err, errno, "socket");
+		return sp_fail_errno(err, errno, "cannot make a socket");
 	if (sp_socket_options_apply(fd, message->options, message->n_options, err) < 0 ||
 	    bind_again(fd, message, err) < 0)
 		return -err->code;

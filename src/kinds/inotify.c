@@ -225,7 +225,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	}
 	sp_array_sort(&watches, compare_watches);
 	if (ioctl(file->fd, FIONREAD, &queued) < 0)
-		return sp_fail_errno(err, errno, "ask for its queued events");
+		return sp_fail_errno(err, errno, "cannot ask for its queued events");
 	if (queued)
 		sp_verbose(saver->log,
 		           "descriptor %d of process %d (inotify): %d bytes of events were not "
@@ -247,7 +247,7 @@ static int add_watch(int fd, const Sealpoint__InotifyWatch *watch, struct sp_err
 
 	if (ioctl(fd, INOTIFY_IOC_SETNEXTWD, number) < 0)
 		return sp_fail_errno(err, errno,
-		                     "choose watch number %d (this takes a kernel with "
+		                     "cannot choose watch number %d (this takes a kernel with "
 		                     "CONFIG_CHECKPOINT_RESTORE)",
 		                     number);
 	/*
@@ -255,7 +255,7 @@ static int add_watch(int fd, const Sealpoint__InotifyWatch *watch, struct sp_err
 	 */
 	got = inotify_add_watch(fd, watch->path, watch->mask | IN_DONT_FOLLOW);
 	if (got < 0)
-		return sp_fail_errno(err, errno, "watch %s", watch->path);
+		return sp_fail_errno(err, errno, "cannot watch %s", watch->path);
 	if (got != number)
 		return sp_fail(err, EEXIST,
 		               "%s is watched twice now: it got number %d instead of %d",
@@ -297,7 +297,7 @@ static int drain_queue(int inotify, int limit, struct sp_error *err)
 	int left;
 
 	if (ioctl(inotify, FIONREAD, &left) < 0)
-		return sp_fail_errno(err, errno, "ask for queued events");
+		return sp_fail_errno(err, errno, "cannot ask for queued events");
 	if (left / size != limit + 1)
 		return sp_fail(err, EIO, "%d events were queued instead of %d", left / size,
 		               limit + 1);
@@ -305,7 +305,7 @@ static int drain_queue(int inotify, int limit, struct sp_error *err)
 		int wanted = left - size < (int)sizeof(events) ? left - size : (int)sizeof(events);
 
 		if (read(inotify, events, (size_t)wanted) != wanted)
-			return sp_fail_errno(err, errno, "read them");
+			return sp_fail_errno(err, errno, "cannot read them");
 		left -= wanted;
 	}
 	return 0;
@@ -329,7 +329,7 @@ static int overflow_queue(int inotify, struct sp_error *err)
 	if (watch >= 0)
 		fill_queue(fd, limit);
 	if (watch < 0 || inotify_rm_watch(inotify, watch) < 0)
-		return sp_fail_errno(err, errno, "watch a file of our own");
+		return sp_fail_errno(err, errno, "cannot watch a file of our own");
 	return drain_queue(inotify, limit, err);
 }
 
@@ -344,9 +344,9 @@ static int open_inotify(struct sp_file_builder *builder, const Sealpoint__OpenFi
 		return -EBADMSG;
 	made = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	if (made < 0)
-		return sp_fail_errno(err, errno, "inotify_init1");
+		return sp_fail_errno(err, errno, "cannot make an inotify instance");
 	if (message->events_lost && overflow_queue(made, err) < 0)
-		return sp_error_context(err, "queue an overflow");
+		return sp_error_context(err, "cannot queue an overflow");
 	for (size_t i = 0; i < message->n_watches; i++)
 		if (add_watch(made, message->watches[i], err) < 0)
 			return -err->code;

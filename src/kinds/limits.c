@@ -114,7 +114,7 @@ static int check(ProtobufCBinaryData body, struct sp_error *err)
 			                     resources[item->resource].name);
 		if (item->hard > own.rlim_max && !sp_capability_have(CAP_SYS_RESOURCE))
 			return sp_fail(err, EPERM,
-			               "its hard limit %s, %llu, is above sealpoint's own, %llu: "
+			               "its hard limit %s, %llu, is above sealpoint's own, %llu; "
 			               "raise that (ulimit -H, prlimit(1)) or run sealpoint with "
 			               "CAP_SYS_RESOURCE",
 			               resources[item->resource].name,

@@ -61,7 +61,7 @@ static int get_seals(const struct sp_open_file *file, uint32_t *seals, struct sp
 	}
 	found = fcntl(fd, F_GET_SEALS);
 	if (found < 0)
-		return sp_fail_errno(err, errno, "read its seals");
+		return sp_fail_errno(err, errno, "cannot read its seals");
 	if (found & ~SEALS_KNOWN)
 		return sp_fail(err, EOPNOTSUPP, "it has seals (0x%x) that sealpoint does not know",
 		               (unsigned)found);
@@ -120,18 +120,18 @@ static int make_file(struct sp_file_builder *builder, const Sealpoint__MemfdFile
 	if (made < 0 && errno == EINVAL && !(flags & MFD_NOEXEC_SEAL)) /* before Linux 6.3 */
 		made = memfd_create(inode->name, flags & ~MFD_EXEC);
 	if (made < 0)
-		return sp_fail_errno(err, errno, "memfd_create");
+		return sp_fail_errno(err, errno, "cannot make a memfd");
 	if (inode->object &&
 	    sp_content_load(builder->checkpoint->pages, inode->object, made, inode->size, err) < 0)
-		return sp_error_context(err, "fill it in");
+		return sp_error_context(err, "cannot fill it in");
 	if (!inode->object && ftruncate(made, (off_t)inode->size) < 0)
-		return sp_fail_errno(err, errno, "give it its size of %" PRIu64 " bytes",
+		return sp_fail_errno(err, errno, "cannot give it its size of %" PRIu64 " bytes",
 		                     inode->size);
 	if (fchown(made, inode->uid, inode->gid) < 0)
-		return sp_fail_errno(err, errno, "give it to user %u, group %u", inode->uid,
+		return sp_fail_errno(err, errno, "cannot give it to user %u, group %u", inode->uid,
 		                     inode->gid);
 	if (fchmod(made, inode->mode) < 0)
-		return sp_fail_errno(err, errno, "set its mode to %o", inode->mode);
+		return sp_fail_errno(err, errno, "cannot set its mode to %o", inode->mode);
 	*fd = sp_steal_fd(&made);
 	return 0;
 }
@@ -157,7 +157,8 @@ static int open_memfd(struct sp_file_builder *builder, const Sealpoint__OpenFile
 	if (view < 0)
 		return view;
 	if (!(file->flags & O_PATH) && lseek(view, message->position, SEEK_SET) < 0)
-		return sp_fail_errno(err, errno, "set its position to %" PRId64, message->position);
+		return sp_fail_errno(err, errno, "cannot set its position to %" PRId64,
+		                     message->position);
 	*fd = sp_steal_fd(&view);
 	return 0;
 }
@@ -178,7 +179,8 @@ static int settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *fi
 	if (writable < 0)
 		return writable;
 	if (fcntl(writable, F_ADD_SEALS, message->file->seals) < 0)
-		return sp_fail_errno(err, errno, "set its seals (0x%x)", message->file->seals);
+		return sp_fail_errno(err, errno, "cannot set its seals (0x%x)",
+		                     message->file->seals);
 	return 0;
 }
 

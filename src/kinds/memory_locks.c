@@ -97,7 +97,7 @@ static int check(ProtobufCBinaryData body, struct sp_error *err)
 		return 0;
 	return sp_fail(err, EPERM,
 	               "the program locks its future mappings (mlockall), and sealpoint may lock "
-	               "nothing: raise RLIMIT_MEMLOCK (ulimit -l) or run sealpoint with "
+	               "nothing; raise RLIMIT_MEMLOCK (ulimit -l) or run sealpoint with "
 	               "CAP_IPC_LOCK");
 }
 

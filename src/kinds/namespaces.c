@@ -43,7 +43,7 @@ static int compare_namespace(pid_t pid, pid_t tid, int ours, int theirs, size_t 
 	return sp_fail(
 	        err, ENOTSUP,
 	        "thread %d of %s lives in another %s namespace (%s, a container or a service "
-	        "that is kept apart): run sealpoint inside it (nsenter -t %d -%s sealpoint "
+	        "that is kept apart); run sealpoint inside it (nsenter -t %d -%s sealpoint "
 	        "...)",
 	        tid, sp_process_name(pid).text, title, their_link, tid, namespaces[which].option);
 }

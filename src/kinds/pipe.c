@@ -105,18 +105,18 @@ static int save_inherited(struct sp_file_saver *saver, const struct sp_open_file
 
 	if (file->number > STDERR_FILENO || file->flags & O_DIRECT)
 		return sp_fail(err, EOPNOTSUPP,
-		               "a process outside of the dump %s its other end: end that process "
+		               "a process outside of the dump %s its other end; end that process "
 		               "first, or connect the two by a FIFO with a name (mkfifo)",
 		               direction);
 	if (!saver->options->shell_job)
 		return sp_fail(err, EOPNOTSUPP,
-		               "a process outside of the dump %s its other end: start the program "
+		               "a process outside of the dump %s its other end; start the program "
 		               "with its %s redirected to a file, or give --shell-job to let it "
 		               "have that of the restore in its place",
 		               direction, standard_titles[file->number]);
 	if (reads(file->flags) && unread_bytes(file->fd))
 		return sp_fail(err, EBUSY,
-		               "%d bytes of a process outside of the dump wait in it: let the "
+		               "%d bytes of a process outside of the dump wait in it; let the "
 		               "program read them first",
 		               unread_bytes(file->fd));
 	message->inherited = true;

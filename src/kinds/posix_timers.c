@@ -84,7 +84,7 @@ static int name_thread_clock(const struct sp_process *process, Sealpoint__PosixT
 	else if (process->threads.count > 1)
 		return sp_fail(err, ENOTSUP,
 		               "timer %u measures the processor time of one of its threads, and "
-		               "the kernel does not tell which one: make such timers with "
+		               "the kernel does not tell which one; make such timers with "
 		               "pthread_getcpuclockid(3)",
 		               timer->id);
 	return 0;

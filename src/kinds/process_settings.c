@@ -195,7 +195,7 @@ static int check(ProtobufCBinaryData body, struct sp_error *err)
 		return rc;
 	if (message->oom_score_adj < own && !sp_capability_have(CAP_SYS_RESOURCE))
 		return sp_fail(err, EPERM,
-		               "its oom_score_adj, %d, is below sealpoint's own, %ld: run "
+		               "its oom_score_adj, %d, is below sealpoint's own, %ld; run "
 		               "sealpoint with CAP_SYS_RESOURCE, or with that value (choom(1))",
 		               message->oom_score_adj, own);
 	return 0;

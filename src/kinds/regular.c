@@ -82,7 +82,7 @@ static int save_unlinked(struct sp_file_saver *saver, const struct sp_open_file 
 		return sp_fail(
 		        err, EFBIG,
 		        "it is unlinked, so its contents would have to be stored, and its %llu MiB "
-		        "are more than the limit of %llu MiB: raise it with --unlinked-limit",
+		        "are more than the limit of %llu MiB; raise it with --unlinked-limit",
 		        (unsigned long long)size >> 20, (unsigned long long)limit >> 20);
 	unlinked->mode = file->stat.st_mode & 07777;
 	unlinked->uid = file->stat.st_uid;
@@ -171,13 +171,13 @@ static int compare(struct sp_file_builder *builder, const Sealpoint__OpenFile *f
 	if (sp_page_up(size) < needed)
 		return sp_fail(err, EINVAL,
 		               "%s has shrunk from %llu to %llu bytes since the dump, and the "
-		               "program has the missing part mapped: put back the file as it was",
+		               "program has the missing part mapped; put back the file as it was",
 		               message->path, (unsigned long long)message->size,
 		               (unsigned long long)size);
 	if (mapped.executable && size != message->size)
 		return sp_fail(err, EINVAL,
 		               "%s is another version than at the dump (%llu bytes, not %llu), and "
-		               "the program runs code of it: put back the file as it was",
+		               "the program runs code of it; put back the file as it was",
 		               message->path, (unsigned long long)size,
 		               (unsigned long long)message->size);
 	if (size == message->size)

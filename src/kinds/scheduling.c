@@ -232,7 +232,7 @@ static int check_processors(const Sealpoint__Scheduling *message, struct sp_erro
 			return 0;
 	return sp_fail(err, EINVAL,
 	               "this machine has none of the processors that it is bound to (there are "
-	               "%u): free it with taskset(1) before the dump",
+	               "%u); free it with taskset(1) before the dump",
 	               processors);
 }
 
@@ -253,7 +253,7 @@ static int check(ProtobufCBinaryData body, struct sp_error *err)
 	if (needs_priority(message) && !sp_capability_have(CAP_SYS_NICE))
 		return sp_fail(err, EPERM,
 		               "it runs with a priority (policy %u, nice %d) that sealpoint may "
-		               "not give: run sealpoint with CAP_SYS_NICE",
+		               "not give; run sealpoint with CAP_SYS_NICE",
 		               message->policy, message->nice);
 	return check_processors(message, err);
 }

@@ -58,7 +58,7 @@ static int read_filter(pid_t tid, uint64_t index, Sealpoint__SeccompFilter *filt
 	if (length < 0 && errno == EACCES)
 		return sp_fail(err, EACCES,
 		               "its seccomp filters can be read with CAP_SYS_ADMIN only, and not "
-		               "from inside a seccomp filter: run sealpoint outside of it");
+		               "from inside a seccomp filter; run sealpoint outside of it");
 	if (length < 0)
 		return sp_fail_errno(err, errno, "cannot read its seccomp filter %llu",
 		                     (unsigned long long)index);
@@ -72,7 +72,7 @@ static int read_filter(pid_t tid, uint64_t index, Sealpoint__SeccompFilter *filt
 	if (asks_a_listener((struct sock_filter *)filter->program.data, (size_t)length))
 		return sp_fail(err, ENOTSUP,
 		               "its seccomp filter %llu hands system calls to another process "
-		               "(SECCOMP_RET_USER_NOTIF), which a checkpoint cannot hold: dump it "
+		               "(SECCOMP_RET_USER_NOTIF), which a checkpoint cannot hold; dump it "
 		               "outside of that supervisor",
 		               (unsigned long long)index);
 	return 0;

@@ -15,7 +15,7 @@
 static int refuse_foreign(int32_t session, struct sp_error *err)
 {
 	return sp_fail(err, ENOTSUP,
-	               "it belongs to session %d, which another process leads: start it with "
+	               "it belongs to session %d, which another process leads; start it with "
 	               "setsid(1), or use --shell-job, and it joins the session of sealpoint",
 	               session);
 }

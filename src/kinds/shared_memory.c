@@ -77,9 +77,10 @@ static int open_mapped(const void *memory, uint64_t size, struct sp_error *err)
 	         (unsigned long)memory + size);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
-		return sp_fail_errno(err, errno,
-		                     "open shared memory in /proc/self/map_files (this takes "
-		                     "CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN)");
+		return sp_fail_errno(
+		        err, errno,
+		        "cannot open shared memory in /proc/self/map_files (this takes "
+		        "CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN)");
 	return fd;
 }
 
@@ -93,7 +94,7 @@ static int make_memory(const Sealpoint__SharedMemory *message, struct sp_error *
 		flags |= MAP_HUGETLB | (int)(message->huge_page_shift << MFD_HUGE_SHIFT);
 	memory = map_anonymous(message->size, flags);
 	if (memory == MAP_FAILED)
-		return sp_fail_errno(err, errno, "map %" PRIu64 " bytes of shared memory",
+		return sp_fail_errno(err, errno, "cannot map %" PRIu64 " bytes of shared memory",
 		                     message->size);
 	fd = open_mapped(memory, message->size, err);
 	munmap(memory, message->size);
@@ -115,7 +116,7 @@ static int open_shared_memory(struct sp_file_builder *builder, const Sealpoint__
 		return made;
 	if (message->object && sp_content_load(builder->checkpoint->pages, message->object, made,
 	                                       message->size, err) < 0)
-		return sp_error_context(err, "fill it in");
+		return sp_error_context(err, "cannot fill it in");
 	*fd = sp_steal_fd(&made);
 	return 0;
 }

@@ -40,7 +40,7 @@ static int open_signalfd(struct sp_file_builder *builder, const Sealpoint__OpenF
 	/* The C library's sigset_t is larger than the kernel's, so the call is made without it. */
 	*fd = (int)syscall(SYS_signalfd4, -1, &message->mask, sizeof(message->mask), SFD_CLOEXEC);
 	if (*fd < 0)
-		return sp_fail_errno(err, errno, "signalfd");
+		return sp_fail_errno(err, errno, "cannot make a signalfd");
 	return 0;
 }
 

@@ -261,7 +261,7 @@ int sp_socket_options_apply(int fd, Sealpoint__SocketOption *const *list, size_t
 		    !memcmp(now, value->data, value->len))
 			continue;
 		if (set_option(fd, option, value) < 0)
-			return sp_fail_errno(err, errno, "set %s", option->title);
+			return sp_fail_errno(err, errno, "cannot set %s", option->title);
 	}
 	return 0;
 }

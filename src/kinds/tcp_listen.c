@@ -57,7 +57,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	if (sp_inet_socket_save(file->fd, &socket, err) < 0)
 		return -err->code;
 	if (get_tcp_info(file->fd, &info) < 0)
-		return sp_fail_errno(err, errno, "ask for TCP_INFO");
+		return sp_fail_errno(err, errno, "cannot ask for TCP_INFO");
 	/* Of a listening socket these two tell its queue: how many wait, and the backlog. */
 	if (check_waiting(saver, file, info.tcpi_unacked, &socket, err) < 0)
 		return -err->code;
@@ -82,7 +82,7 @@ static int open_tcp_listen(struct sp_file_builder *builder, const Sealpoint__Ope
 		return made;
 	if (listen(made, (int)message->backlog) < 0) {
 		sp_inet_address_text(message->socket->local.data, text);
-		return sp_fail_errno(err, errno, "listen on %s", text);
+		return sp_fail_errno(err, errno, "cannot listen on %s", text);
 	}
 	*fd = sp_steal_fd(&made);
 	return 0;

@@ -93,7 +93,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	if (sp_inet_socket_save(file->fd, &socket, err) < 0)
 		return -err->code;
 	if (getsockopt(file->fd, IPPROTO_TCP, TCP_INFO, &info, &size) < 0)
-		return sp_fail_errno(err, errno, "ask for TCP_INFO");
+		return sp_fail_errno(err, errno, "cannot ask for TCP_INFO");
 	if (info.tcpi_state != TCP_CLOSE) {
 		if (give_up_connection(saver, file, &socket, info.tcpi_state, err) < 0)
 			return -err->code;

@@ -73,11 +73,11 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	if (is_auxiliary(file, MINOR_PTMX))
 		return sp_fail(
 		        err, EOPNOTSUPP,
-		        "it is the master of a pseudoterminal, which sealpoint cannot save yet: "
+		        "it is the master of a pseudoterminal, which sealpoint cannot save yet; "
 		        "dump the program that runs in the terminal, not the one that draws it");
 	if (!saver->options->shell_job)
 		return sp_fail(err, EOPNOTSUPP,
-		               "the terminal belongs to somebody else: give --shell-job to let the "
+		               "the terminal belongs to somebody else; give --shell-job to let the "
 		               "program have the terminal of the restore in its place, or start it "
 		               "without one (setsid PROGRAM </dev/null >FILE 2>&1)");
 	save_modes(file->fd, &message, &modes);
@@ -121,7 +121,7 @@ static int open_terminal(struct sp_file_builder *builder, const Sealpoint__OpenF
 	if (*fd >= 0)
 		return 0;
 	return sp_fail(err, ENXIO,
-	               "sealpoint has no terminal to give: restore from a terminal, or inside one "
+	               "sealpoint has no terminal to give; restore from a terminal, or inside one "
 	               "(script -c \"sealpoint restore DIR\")");
 }
 

@@ -43,11 +43,11 @@ static int refuse_unsupported(const struct sp_facet_saver *saver, struct sp_erro
 	    dispatch.mode)
 		return sp_fail(err, ENOTSUP,
 		               "it uses system call user dispatch (prctl(2)), which sealpoint does "
-		               "not support yet: switch it off before the dump");
+		               "not support yet; switch it off before the dump");
 	if (sp_status_find(saver->status, "x86_Thread_features", &features, &length) && length)
 		return sp_fail(err, ENOTSUP,
 		               "it has a shadow stack (%.*s), which sealpoint does not support "
-		               "yet: start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off",
+		               "yet; start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off",
 		               (int)length, features);
 	return 0;
 }
@@ -206,7 +206,7 @@ static int check(ProtobufCBinaryData body, struct sp_error *err)
 		return -EBADMSG;
 	if (message->io_flusher && !sp_capability_have(CAP_SYS_RESOURCE))
 		return sp_fail(err, EPERM,
-		               "it is an I/O flusher (PR_SET_IO_FLUSHER): run sealpoint with "
+		               "it is an I/O flusher (PR_SET_IO_FLUSHER); run sealpoint with "
 		               "CAP_SYS_RESOURCE");
 	return 0;
 }

@@ -78,7 +78,7 @@ static int read_timer(int fd, Sealpoint__Timerfd *message, struct sp_error *err)
 	for (int attempt = 0; attempt < 4; attempt++) {
 		ticks_before = message->ticks;
 		if (timerfd_gettime(fd, &setting) < 0)
-			return sp_fail_errno(err, errno, "timerfd_gettime");
+			return sp_fail_errno(err, errno, "cannot read the timer");
 		if (read_fdinfo(fd, message, err) < 0)
 			return -err->code;
 		if (message->ticks == ticks_before)
@@ -115,7 +115,8 @@ static int open_timerfd(struct sp_file_builder *builder, const Sealpoint__OpenFi
 		return -EBADMSG;
 	*fd = timerfd_create((int)message->clock, TFD_CLOEXEC);
 	if (*fd < 0)
-		return sp_fail_errno(err, errno, "timerfd_create with clock %u", message->clock);
+		return sp_fail_errno(err, errno, "cannot make a timerfd of clock %u",
+		                     message->clock);
 	return 0;
 }
 
@@ -142,11 +143,12 @@ static int settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *fi
 	setting.it_interval = sp_timespec_from_ns(message->interval_ns);
 	setting.it_value = sp_timespec_from_ns(expiration(message));
 	if (timerfd_settime(fd, (int)message->settime_flags, &setting, NULL) < 0)
-		return sp_fail_errno(err, errno, "timerfd_settime");
+		return sp_fail_errno(err, errno, "cannot set the timer");
 	if (message->ticks && ioctl(fd, TFD_IOC_SET_TICKS, &message->ticks) < 0)
-		return sp_fail_errno(err, errno,
-		                     "set the expirations that wait to be read (this takes a "
-		                     "kernel with CONFIG_CHECKPOINT_RESTORE)");
+		return sp_fail_errno(
+		        err, errno,
+		        "cannot set the expirations that wait to be read (this takes a "
+		        "kernel with CONFIG_CHECKPOINT_RESTORE)");
 	return 0;
 }
 

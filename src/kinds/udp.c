@@ -56,7 +56,7 @@ static int open_udp(struct sp_file_builder *builder, const Sealpoint__OpenFile *
 	if (message->peer.len &&
 	    connect(made, (void *)message->peer.data, (socklen_t)message->peer.len) < 0) {
 		sp_inet_address_text(message->peer.data, text);
-		return sp_fail_errno(err, errno, "connect to %s", text);
+		return sp_fail_errno(err, errno, "cannot connect to %s", text);
 	}
 	*fd = sp_steal_fd(&made);
 	return 0;

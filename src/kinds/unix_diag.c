@@ -34,7 +34,7 @@ static int send_request(int netlink, uint64_t inode, struct sp_error *err)
 	};
 
 	if (send(netlink, &message, sizeof(message), 0) < 0)
-		return sp_fail_errno(err, errno, "ask sock_diag for a unix socket");
+		return sp_fail_errno(err, errno, "cannot ask sock_diag for a unix socket");
 	return 0;
 }
 
@@ -84,20 +84,21 @@ int sp_unix_query(uint64_t inode, struct sp_unix_state *state, struct sp_error *
 
 	*state = (struct sp_unix_state){0};
 	if (netlink < 0)
-		return sp_fail_errno(err, errno, "open a sock_diag socket");
+		return sp_fail_errno(err, errno, "cannot open a sock_diag socket");
 	if (send_request(netlink, inode, err) < 0)
 		return -err->code;
 	size = recv(netlink, &answer, sizeof(answer), 0);
 	if (size < 0)
-		return sp_fail_errno(err, errno, "read sock_diag's answer");
+		return sp_fail_errno(err, errno, "cannot read sock_diag's answer");
 	if (!NLMSG_OK(&answer.header, (size_t)size))
 		return sp_fail(err, EIO, "sock_diag gave a damaged answer");
 	if (answer.header.nlmsg_type == NLMSG_ERROR) {
 		struct nlmsgerr *error = NLMSG_DATA(&answer.header);
 
-		return sp_fail_errno(err, -error->error,
-		                     "ask sock_diag for the socket (it may be in another network "
-		                     "namespace, or the kernel have no CONFIG_UNIX_DIAG)");
+		return sp_fail_errno(
+		        err, -error->error,
+		        "cannot ask sock_diag for the socket (it may be in another network "
+		        "namespace, or the kernel have no CONFIG_UNIX_DIAG)");
 	}
 	if (answer.header.nlmsg_len < NLMSG_LENGTH(sizeof(struct unix_diag_msg)))
 		return sp_fail(err, EIO, "sock_diag gave a short answer");

@@ -63,12 +63,12 @@ static int open_unix_listen(struct sp_file_builder *builder, const Sealpoint__Op
 		return -EBADMSG;
 	made = socket(AF_UNIX, (int)message->type | SOCK_CLOEXEC, 0);
 	if (made < 0)
-		return sp_fail_errno(err, errno, "socket");
+		return sp_fail_errno(err, errno, "cannot make a socket");
 	if (sp_socket_options_apply(made, message->options, message->n_options, err) < 0 ||
 	    sp_unix_name_bind(builder, made, message->name, err) < 0)
 		return -err->code;
 	if (listen(made, (int)message->backlog) < 0)
-		return sp_fail_errno(err, errno, "listen");
+		return sp_fail_errno(err, errno, "cannot listen");
 	*fd = sp_steal_fd(&made);
 	return 0;
 }

@@ -97,7 +97,7 @@ int sp_unix_name_save(const struct sp_open_file *file, const struct sp_unix_stat
 
 	*name = (struct sp_unix_name){.message = SEALPOINT__UNIX_NAME__INIT};
 	if (getsockname(file->fd, (struct sockaddr *)&name->address, &size) < 0)
-		return sp_fail_errno(err, errno, "getsockname");
+		return sp_fail_errno(err, errno, "cannot read its address");
 	name->message.path = sp_unix_name_bytes(&name->address, size);
 	if (!name->message.path.len || is_abstract(&name->message.path))
 		return 0;
@@ -143,13 +143,13 @@ static int remove_stale(int fd, const ProtobufCBinaryData *path, const struct so
 		               address->sun_path);
 	probe = socket(AF_UNIX, sp_socket_number(fd, SO_TYPE) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (probe < 0)
-		return sp_fail_errno(err, errno, "socket");
+		return sp_fail_errno(err, errno, "cannot make a socket");
 	if (sp_unix_name_connect(probe, path) != -ECONNREFUSED)
 		return sp_fail(err, EADDRINUSE,
 		               "another program answers at %.108s; stop it before the restore",
 		               address->sun_path);
 	if (unlink(address->sun_path) < 0)
-		return sp_fail_errno(err, errno, "remove the stale socket %.108s",
+		return sp_fail_errno(err, errno, "cannot remove the stale socket %.108s",
 		                     address->sun_path);
 	return 0;
 }
@@ -161,13 +161,14 @@ static int set_socket_file(struct sp_file_builder *builder, const Sealpoint__Uni
 	        path[0] == '/' ? sp_strdup(path) : sp_format("%s/%s", name->directory, path);
 
 	if (!name->linked)
-		return unlink(path) < 0 ? sp_fail_errno(err, errno, "remove %s", path) : 0;
+		return unlink(path) < 0 ? sp_fail_errno(err, errno, "cannot remove %s", path) : 0;
 	sp_file_builder_made(builder, absolute);
 	if (lchown(path, name->uid, name->gid) < 0)
-		return sp_fail_errno(err, errno, "give %s to user %u, group %u", path, name->uid,
-		                     name->gid);
+		return sp_fail_errno(err, errno, "cannot give %s to user %u, group %u", path,
+		                     name->uid, name->gid);
 	if (chmod(path, name->mode) < 0)
-		return sp_fail_errno(err, errno, "set the mode of %s to %o", path, name->mode);
+		return sp_fail_errno(err, errno, "cannot set the mode of %s to %o", path,
+		                     name->mode);
 	return 0;
 }
 
@@ -183,7 +184,7 @@ static int bind_path(struct sp_file_builder *builder, int fd, const Sealpoint__U
 	if (remove_stale(fd, &name->path, &address, err) < 0)
 		return -err->code;
 	if (bind(fd, (struct sockaddr *)&address, size) < 0)
-		return sp_fail_errno(err, errno, "bind to %s", path);
+		return sp_fail_errno(err, errno, "cannot bind to %s", path);
 	return set_socket_file(builder, name, path, err);
 }
 
@@ -197,10 +198,11 @@ static int bind_in_directory(struct sp_file_builder *builder, int fd,
 	int rc;
 
 	if (own < 0 || chdir(name->directory) < 0)
-		return sp_fail_errno(err, errno, "go to directory %s", name->directory);
+		return sp_fail_errno(err, errno, "cannot go to directory %s", name->directory);
 	rc = bind_path(builder, fd, name, err);
 	if (fchdir(own) < 0 && !rc)
-		return sp_fail_errno(err, errno, "come back from directory %s", name->directory);
+		return sp_fail_errno(err, errno, "cannot come back from directory %s",
+		                     name->directory);
 	return rc;
 }
 
@@ -220,7 +222,7 @@ int sp_unix_name_bind(struct sp_file_builder *builder, int fd, const Sealpoint__
 	size = make_address(&name->path, &address);
 	if (bind(fd, (struct sockaddr *)&address, size) < 0) {
 		sp_unix_name_text(&name->path, text);
-		return sp_fail_errno(err, errno, "bind to the abstract name %s", text);
+		return sp_fail_errno(err, errno, "cannot bind to the abstract name %s", text);
 	}
 	return 0;
 }

@@ -58,7 +58,7 @@ static ssize_t peek(int fd, void *buffer, size_t size, bool known, struct sp_err
 	if (got < 0 && errno == EAGAIN)
 		return 0;
 	if (got < 0)
-		return sp_fail_errno(err, errno, "look at what waits to be read");
+		return sp_fail_errno(err, errno, "cannot look at what waits to be read");
 	if (had_descriptors(&header))
 		return sp_fail(err, EOPNOTSUPP,
 		               "a descriptor was sent to it (SCM_RIGHTS) and has not been received "
@@ -91,7 +91,7 @@ static int set_peek_offset(int fd, int offset, struct sp_error *err)
 	if (sp_socket_number(fd, SO_PEEK_OFF) == offset ||
 	    !setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &offset, sizeof(offset)))
 		return 0;
-	return sp_fail_errno(err, errno, "set its peek offset");
+	return sp_fail_errno(err, errno, "cannot set its peek offset");
 }
 
 /*
@@ -104,7 +104,7 @@ static int peek_stream(int fd, struct sp_unix_queue *queue, struct sp_error *err
 	int size;
 
 	if (ioctl(fd, FIONREAD, &size) < 0)
-		return sp_fail_errno(err, errno, "ask how much waits to be read");
+		return sp_fail_errno(err, errno, "cannot ask how much waits to be read");
 	if (!size)
 		return 0;
 	buffer = sp_alloc((size_t)size);
@@ -129,7 +129,7 @@ static int peek_messages(int fd, bool known, struct sp_unix_queue *queue, struct
 
 	/* The first message's size, for datagrams; only one that has content is looked at. */
 	if (ioctl(fd, FIONREAD, &size) < 0)
-		return sp_fail_errno(err, errno, "ask how much waits to be read");
+		return sp_fail_errno(err, errno, "cannot ask how much waits to be read");
 	if (!size)
 		return 0;
 	buffer = sp_alloc(MESSAGE_MAX);
@@ -171,7 +171,7 @@ static int send_all(int fd, const ProtobufCBinaryData *message, struct sp_error 
 		                    MSG_DONTWAIT | MSG_NOSIGNAL);
 
 		if (sent < 0)
-			return sp_fail_errno(err, errno, "put back what waited to be read");
+			return sp_fail_errno(err, errno, "cannot put back what waited to be read");
 		done += (size_t)sent;
 	}
 	return 0;

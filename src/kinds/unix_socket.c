@@ -171,7 +171,7 @@ static Sealpoint__UnixSocket *unpack(const Sealpoint__OpenFile *file, struct sp_
 static int make_pair(uint32_t type, int pair[2], struct sp_error *err)
 {
 	if (socketpair(AF_UNIX, (int)type | SOCK_CLOEXEC, 0, pair) < 0)
-		return sp_fail_errno(err, errno, "socketpair");
+		return sp_fail_errno(err, errno, "cannot make a pair of sockets");
 	return 0;
 }
 
@@ -228,7 +228,7 @@ static int open_single(struct sp_file_builder *builder, const Sealpoint__UnixSoc
 	*fd = socket(AF_UNIX, (int)message->type | SOCK_CLOEXEC, 0);
 	sender = socket(AF_UNIX, (int)message->type | SOCK_CLOEXEC, 0);
 	if (*fd < 0 || sender < 0)
-		return sp_fail_errno(err, errno, "socket");
+		return sp_fail_errno(err, errno, "cannot make a socket");
 	if (sp_socket_options_apply(*fd, message->options, message->n_options, err) < 0 ||
 	    sp_unix_name_bind(builder, *fd, message->name, err) < 0)
 		return -err->code;
@@ -236,7 +236,7 @@ static int open_single(struct sp_file_builder *builder, const Sealpoint__UnixSoc
 		return 0;
 	code = message->name ? sp_unix_name_connect(sender, &message->name->path) : -EBADMSG;
 	if (code < 0)
-		return sp_fail_errno(err, -code, "send it again what waited to be read");
+		return sp_fail_errno(err, -code, "cannot send it again what waited to be read");
 	return sp_unix_queue_fill(sender, message->messages, message->n_messages, err);
 }
 

@@ -67,7 +67,7 @@ static int check(ProtobufCBinaryData body, struct sp_error *err)
 	if (missing)
 		return sp_fail(err, ENOTSUP,
 		               "it uses extended processor state (components %#llx) that this "
-		               "machine does not have: restore it on one with the same processor",
+		               "machine does not have; restore it on one with the same processor",
 		               (unsigned long long)missing);
 	return 0;
 }

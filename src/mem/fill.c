@@ -143,7 +143,7 @@ static int open_userfaultfd(struct filler *filler, struct sp_error *err)
 	if (rc < 0)
 		return rc;
 	if (ioctl(fd, UFFDIO_API, &api) < 0)
-		return sp_fail_errno(err, errno, "UFFDIO_API");
+		return sp_fail_errno(err, errno, "cannot set up the userfaultfd");
 	filler->userfaultfd = sp_steal_fd(&fd);
 	return 0;
 }
@@ -192,7 +192,8 @@ static int copy_pages(const struct filler *filler, uint64_t to, const void *byte
 					return rc;
 				done = SP_PAGE_SIZE;
 			} else if (!done && errno != EAGAIN) {
-				return sp_fail_errno(err, errno, "UFFDIO_COPY to 0x%" PRIx64, to);
+				return sp_fail_errno(err, errno, "cannot copy pages to 0x%" PRIx64,
+				                     to);
 			}
 		}
 		to += done;

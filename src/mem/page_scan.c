@@ -202,7 +202,7 @@ int sp_page_scan_walk(struct sp_page_scan *scan, struct sp_range range, sp_page_
 		count = scan_once(scan, range);
 		if (count < 0)
 			return sp_fail_errno(err, -count,
-			                     "PAGEMAP_SCAN of 0x%" PRIx64 "-0x%" PRIx64,
+			                     "cannot scan the pages at 0x%" PRIx64 "-0x%" PRIx64,
 			                     range.start, range.end);
 		for (int i = 0; i < count; i++) {
 			int rc = visit_region(scan, &scan->regions[i], visit, context, err);

@@ -192,7 +192,7 @@ static int check_threads(const struct sp_memory_build *build, const Sealpoint__V
 		if (sp_range_contains(sp_vma_record_range(vdso), sp_instruction_pointer(&general)))
 			return sp_fail(err, EOPNOTSUPP,
 			               "thread %u of process %u was dumped while it ran code of "
-			               "its kernel's vDSO, and this kernel has another one: dump "
+			               "its kernel's vDSO, and this kernel has another one; dump "
 			               "it again, or restore it where that kernel runs",
 			               thread->tid, thread->pid);
 	}
@@ -248,7 +248,7 @@ int sp_vdso_place(struct sp_memory_build *build, struct sp_error *err)
 		return move_home(build, &layout, NULL, err);
 	if (!parked_size)
 		return sp_fail(err, EOPNOTSUPP,
-		               "process %u uses a vDSO, and this kernel gives none: boot it "
+		               "process %u uses a vDSO, and this kernel gives none; boot it "
 		               "without vdso=0",
 		               build->process->pid);
 	rc = read_images(build, vdso, &saved, &present, err);

@@ -194,7 +194,7 @@ static int replace(void *image, const struct sp_vdso_function *function, const u
 {
 	if (size > function->size)
 		return sp_fail(err, EOPNOTSUPP,
-		               "%s in the program's vDSO is too short to be redirected: restore on "
+		               "%s in the program's vDSO is too short to be redirected; restore on "
 		               "a machine with the kernel of the dump",
 		               function->name);
 	memcpy((uint8_t *)image + function->offset, code, size);

@@ -104,7 +104,7 @@ int sp_capability_need_checkpoint(const char *purpose, struct sp_error *err)
 	if (sp_capability_have(CAP_CHECKPOINT_RESTORE) || sp_capability_have(CAP_SYS_ADMIN))
 		return 0;
 	return sp_fail(err, EPERM,
-	               "no permission to %s: run as root (or with CAP_CHECKPOINT_RESTORE), see "
+	               "no permission to %s; run as root (or with CAP_CHECKPOINT_RESTORE), see "
 	               "\"sealpoint check\"",
 	               purpose);
 }

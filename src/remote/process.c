@@ -79,7 +79,7 @@ static long status_number(const char *status, const char *name, long missing)
 static int refuse_traced(pid_t pid, long tracer, struct sp_error *err)
 {
 	return sp_fail(err, EBUSY,
-	               "%s is already traced by %s (a debugger, strace or another dump): end that "
+	               "%s is already traced by %s (a debugger, strace or another dump); end that "
 	               "first",
 	               sp_process_name(pid).text, sp_process_name((pid_t)tracer).text);
 }
@@ -92,7 +92,7 @@ static int refuse_permission(pid_t pid, struct sp_error *err)
 		               "user namespace above ours protects it",
 		               sp_process_name(pid).text);
 	return sp_fail(err, EPERM,
-	               "no permission to trace %s: run as root (or with CAP_SYS_PTRACE), see "
+	               "no permission to trace %s; run as root (or with CAP_SYS_PTRACE), see "
 	               "\"sealpoint check\"",
 	               sp_process_name(pid).text);
 }
@@ -110,7 +110,7 @@ static int check_pid_namespace(pid_t pid, const char *status, struct sp_error *e
 	if (pid == 1)
 		return sp_fail(err, ENOTSUP,
 		               "%s is the init of its pid namespace, which begins and ends with "
-		               "it: dump a program that it has started",
+		               "it; dump a program that it has started",
 		               sp_process_name(pid).text);
 	if (sp_status_numbers(status, "NSpid", numbers, sizeof(numbers) / sizeof(numbers[0]),
 	                      &count, NULL) ||
@@ -118,7 +118,7 @@ static int check_pid_namespace(pid_t pid, const char *status, struct sp_error *e
 		return 0;
 	return sp_fail(err, ENOTSUP,
 	               "%s lives in a pid namespace of its own (a container), where it is process "
-	               "%u: run sealpoint in there (nsenter --target %d --pid --mount sealpoint "
+	               "%u; run sealpoint in there (nsenter --target %d --pid --mount sealpoint "
 	               "...)",
 	               sp_process_name(pid).text, numbers[count - 1], pid);
 }
@@ -153,7 +153,7 @@ int sp_process_check(pid_t pid, struct sp_error *err)
 	tgid = status_number(status, "Tgid", pid);
 	tracer = status_number(status, "TracerPid", 0);
 	if (tgid != pid)
-		return sp_fail(err, EINVAL, "%d is a thread of %s: name the process", pid,
+		return sp_fail(err, EINVAL, "%d is a thread of %s; name the process", pid,
 		               sp_process_name((pid_t)tgid).text);
 	if (pid == getpid())
 		return sp_fail(err, EINVAL, "process %d is sealpoint itself", pid);

@@ -395,7 +395,7 @@ static void a_manifest_that_does_not_fit_is_refused(void **state)
 	} cases[] = {
 	        {newer_minor, NULL},
 	        {newer_major,
-	         "newer sealpoint (format 2.0; this one reads up to 1.x): use that version"},
+	         "newer sealpoint (format 2.0, and this one reads up to 1.x); use that version"},
 	        {no_version, "no format version"},
 	        {other_pages, "pages of 65536 bytes"},
 	        {other_arch, "aarch64"},
