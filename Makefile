@@ -32,9 +32,11 @@ CLI_OBJ := $(CLI:%.c=$(BUILD)/%.o)
 LIB := $(BUILD)/libsealpoint-engine.a
 
 # Before a command, $(call short,CC,$<) makes of its line "CC src/engine/dump.c"; with V=1 it stays whole.
-ifeq ($(V:0=)$(findstring s,$(firstword -$(MAKEFLAGS))),)
+ifeq ($(V:0=)$(findstring s,$(filter-out --%,$(firstword -$(MAKEFLAGS)))),)
 short = @printf '%-7s %s\n' '$(1)' '$(2)' &&
 endif
+
+MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := all
 all: $(BUILD)/sealpoint
