@@ -26,6 +26,7 @@
 #include <cmocka.h>
 
 struct file_target {
+	struct sp_kind_options options; /* of the restore */
 	struct sp_process process;
 	struct sp_file_table table;
 	struct scratch scratch;
@@ -37,11 +38,15 @@ struct file_copy {
 };
 
 static const struct sp_kind_options file_target_options = {.unlinked_file_limit = 1 << 20};
+static struct sp_log file_target_log = {.quiet = true};
 
-/** Runs `set_up` in a child, in a scratch directory, with descriptors 0 to 2 on /dev/null. */
-static inline struct file_target file_target_start(void (*set_up)(void))
+/**
+ * Runs `set_up` in a child, in a scratch directory. The first descriptor that it gets is `first`;
+ * those below are on /dev/null.
+ */
+static inline struct file_target file_target_start_at(unsigned first, void (*set_up)(void))
 {
-	struct file_target target = {.scratch = scratch_make()};
+	struct file_target target = {.options = file_target_options, .scratch = scratch_make()};
 	pid_t pid = fork();
 	int status;
 
@@ -49,9 +54,9 @@ static inline struct file_target file_target_start(void (*set_up)(void))
 		int null = open("/dev/null", O_RDWR);
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (int number = 0; number <= 2; number++)
-			dup2(null, number);
-		close_range(3, ~0U, 0);
+		for (unsigned number = 0; number < first; number++)
+			dup2(null, (int)number);
+		close_range(first, ~0U, 0);
 		if (chdir(target.scratch.path))
 			_exit(1);
 		set_up();
@@ -67,10 +72,24 @@ static inline struct file_target file_target_start(void (*set_up)(void))
 	return target;
 }
 
+/** The usual one: with descriptors 0 to 2 on /dev/null. */
+static inline struct file_target file_target_start(void (*set_up)(void))
+{
+	return file_target_start_at(3, set_up);
+}
+
 static inline void file_target_kill(struct file_target *target)
 {
-	kill(target->process.pid, SIGKILL);
+	syscall(SYS_pidfd_send_signal, target->process.pidfd, SIGKILL, NULL, 0);
 	waitpid(target->process.pid, NULL, 0);
+}
+
+/** Ends all who hold the target's files: the target, and the table with its duplicates. */
+static inline void file_target_let_go(struct file_target *target)
+{
+	file_target_kill(target);
+	sp_file_table_release(&target->table);
+	sp_file_table_init(&target->table);
 }
 
 static inline void file_target_end(struct file_target *target)
@@ -113,7 +132,11 @@ static inline int file_target_save(struct file_target *target,
                                    const struct sp_kind_options *options, struct sp_error *err)
 {
 	const struct sp_page_writer_options page_options = {.level = SP_COMPRESS_DEFAULT};
-	struct sp_file_saver saver = {.process = &target->process, .options = options};
+	struct sp_file_saver saver = {
+	        .process = &target->process,
+	        .options = options,
+	        .log = &file_target_log,
+	};
 	Sealpoint__Manifest manifest = SEALPOINT__MANIFEST__INIT;
 	struct sp_checkpoint_writer writer;
 	char path[300];
@@ -143,8 +166,8 @@ static inline void file_target_open_checkpoint(struct file_target *target, struc
 
 	snprintf(path, sizeof(path), "%s/image", target->scratch.path);
 	if (sp_checkpoint_open(&copy->checkpoint, path, &err) ||
-	    sp_file_builder_init(&copy->builder, copy->checkpoint, &file_target_options, NULL,
-	                         &err))
+	    sp_file_builder_init(&copy->builder, copy->checkpoint, &target->options,
+	                         &file_target_log, &err))
 		fail_msg("%s", err.message);
 }
 
@@ -197,8 +220,7 @@ static inline struct file_copy file_target_copy_alone(struct file_target *target
 	file_target_read(target);
 	if (file_target_save(target, &file_target_options, &err))
 		fail_msg("%s", err.message);
-	file_target_kill(target);
-	sp_file_table_release(&target->table);
+	file_target_let_go(target);
 	if (file_target_open(target, &copy, &err))
 		fail_msg("%s", err.message);
 	return copy;

@@ -52,23 +52,18 @@ static void drive(struct host *host, struct sp_error *err)
 /* Places and settles all files in a child of ours; we hold the same open files. */
 static void settle_in_child(struct round_trip *trip)
 {
-	const Sealpoint__Descriptor *any = sp_array_pointer(&trip->checkpoint.descriptors, 0);
-	Sealpoint__Process root = SEALPOINT__PROCESS__INIT;
-	Sealpoint__Process *root_pointer = &root;
+	struct sp_file_builder *builder = &trip->copy.builder;
+	pid_t pid = trip->target.process.pid;
 	struct host host;
 
-	root.pid = any->pid;
-	trip->checkpoint.processes = SP_ARRAY_OF(Sealpoint__Process *);
-	sp_array_append(&trip->checkpoint.processes, &root_pointer);
 	drive(&host, &trip->err);
-	if (sp_files_place(&trip->builder, &host.remote, (pid_t)any->pid, &trip->err) < 0 ||
-	    sp_files_settle(&trip->builder, &host.remote, (pid_t)any->pid, &trip->err) < 0 ||
+	if (sp_files_place(builder, &host.remote, pid, &trip->err) < 0 ||
+	    sp_files_settle(builder, &host.remote, pid, &trip->err) < 0 ||
 	    sp_remote_close(&host.remote, &trip->err) < 0)
 		fail_msg("%s", trip->err.message);
 	sp_process_release(&host.process, SP_RELEASE_KILL);
 	sp_process_forget(&host.process);
 	waitpid(host.pid, NULL, 0);
-	sp_array_release(&trip->checkpoint.processes);
 }
 
 static void rebuild(struct round_trip *trip, void (*set_up)(void))

@@ -186,10 +186,10 @@ static void add_shared_mappings(struct round_trip *trip)
 	struct sp_range second = {SECOND_MAPPING, SECOND_MAPPING + PAGE};
 	uint32_t id;
 
-	if (sp_file_table_add_mapping(&trip->table, trip->pid, first, true, true,
-	                              "/dev/zero (deleted)", &id, &trip->err) < 0 ||
-	    sp_file_table_add_mapping(&trip->table, trip->pid, second, true, false,
-	                              "/dev/zero (deleted)", &id, &trip->err) < 0)
+	if (sp_file_table_add_mapping(&trip->target.table, trip->target.process.pid, first, true,
+	                              true, "/dev/zero (deleted)", &id, &trip->err) < 0 ||
+	    sp_file_table_add_mapping(&trip->target.table, trip->target.process.pid, second, true,
+	                              false, "/dev/zero (deleted)", &id, &trip->err) < 0)
 		fail_msg("%s", trip->err.message);
 }
 
@@ -201,16 +201,16 @@ static void shared_memory_keeps_contents_and_holes(void **state)
 
 	round_trip_save(&trip, share_memory, add_shared_mappings);
 	round_trip_restore(&trip);
-	fd = trip.builder.fds[1];
+	fd = trip.copy.builder.fds[1];
 	assert_int_equal(populated_bytes(fd), 2 * PAGE);
 	memory = mmap(NULL, 32 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	assert_true(memory != MAP_FAILED);
 	assert_int_equal(memory[16 * PAGE + 1], 42);
-	for (size_t id = 1; id <= trip.checkpoint.files.count; id++) {
+	for (size_t id = 1; id <= trip.copy.checkpoint->files.count; id++) {
 		uint8_t byte = 0;
 
 		memory[16 * PAGE + 1] = (uint8_t)id;
-		assert_int_equal(pread(trip.builder.fds[id], &byte, 1, 16 * PAGE + 1), 1);
+		assert_int_equal(pread(trip.copy.builder.fds[id], &byte, 1, 16 * PAGE + 1), 1);
 		assert_int_equal(byte, id); /* each of them is the same memory */
 	}
 	munmap(memory, 32 * PAGE);
@@ -222,8 +222,8 @@ static void add_system_v_mapping(struct round_trip *trip)
 	struct sp_range range = {FIRST_MAPPING, FIRST_MAPPING + PAGE};
 	uint32_t id;
 
-	if (sp_file_table_add_mapping(&trip->table, trip->pid, range, true, true, "/SYSV00000000",
-	                              &id, &trip->err) < 0)
+	if (sp_file_table_add_mapping(&trip->target.table, trip->target.process.pid, range, true,
+	                              true, "/SYSV00000000", &id, &trip->err) < 0)
 		fail_msg("%s", trip->err.message);
 }
 

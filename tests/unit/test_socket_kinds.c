@@ -367,15 +367,12 @@ static void live_socket_file_is_not_taken_over(void **state)
 
 	place = scratch_make();
 	round_trip_save(&trip, make_unix_listeners, NULL);
-	round_trip_let_go(&trip);
+	file_target_let_go(&trip.target);
 	assert_int_equal(unlinkat(place.dirfd, "listener", 0), 0);
 	other = bind_unix(SOCK_STREAM, "listener");
 	assert_int_equal(listen(other, 1), 0);
-	sp_page_writer_abandon(trip.writer);
-	assert_int_equal(sp_file_builder_init(&trip.builder, &trip.checkpoint, &trip.options,
-	                                      &trip.log, &trip.err),
-	                 0);
-	assert_true(sp_files_open(&trip.builder, &trip.err) < 0);
+	file_target_open_checkpoint(&trip.target, &trip.copy);
+	assert_true(sp_files_open(&trip.copy.builder, &trip.err) < 0);
 	assert_non_null(strstr(trip.err.message, "another program answers"));
 	close(accept(other, NULL, NULL));
 	client = connect_unix(SOCK_STREAM, "listener");
@@ -414,7 +411,7 @@ static void assert_reads(int fd, const char *text)
 	assert_string_equal(bytes, text);
 }
 
-static void assert_pairs(int (*fd_of)(const struct round_trip *trip, unsigned number),
+static void assert_pairs(int (*fd_of)(const struct round_trip *trip, int number),
                          const struct round_trip *trip)
 {
 	assert_reads(fd_of(trip, 1), "to one");
@@ -442,9 +439,9 @@ static void pairs_keep_contents_and_shut_directions(void **state)
 	round_trip_end(&trip);
 }
 
-static int table_fd(const struct round_trip *trip, unsigned number)
+static int table_fd(const struct round_trip *trip, int number)
 {
-	return sp_file_table_lookup(&trip->table, trip->pid, (int)number)->fd;
+	return sp_file_table_lookup(&trip->target.table, trip->target.process.pid, number)->fd;
 }
 
 static void saving_pairs_takes_nothing_from_the_program(void **state)
@@ -454,7 +451,6 @@ static void saving_pairs_takes_nothing_from_the_program(void **state)
 	round_trip_save(&trip, make_pairs, NULL);
 	assert_int_equal(get_option(table_fd(&trip, 3), SOL_SOCKET, SO_PEEK_OFF), -1);
 	assert_pairs(table_fd, &trip);
-	sp_page_writer_abandon(trip.writer);
 	round_trip_end(&trip);
 }
 
@@ -516,30 +512,30 @@ static void connections_to_other_programs_are_refused_with_their_name(void **sta
 {
 	char words[64];
 	int listener;
-	struct round_trip trip = {0};
+	struct file_target target;
+	struct sp_error err = {0};
 
 	place = scratch_make();
 	listener = bind_unix(SOCK_STREAM, "outside");
 	assert_int_equal(listen(listener, 5), 0);
 	assert_refused(connect_to_outside, "has not accepted it yet");
-	round_trip_start_child(&trip, connect_to_outside); /* its end goes to our accept below */
+	target = file_target_start_at(0, connect_to_outside); /* its end goes to our accept below */
 	close(accept(listener, NULL, NULL));
 	int accepted = accept(listener, NULL, NULL);
 	struct sp_open_file file = {.fd = -1};
 
-	file.fd = (int)syscall(SYS_pidfd_getfd, trip.process.pidfd, 0, 0);
+	file.fd = (int)syscall(SYS_pidfd_getfd, target.process.pidfd, 0, 0);
 	assert_int_equal(fstat(file.fd, &file.stat), 0);
-	trip.table.files = SP_ARRAY_OF(struct sp_open_file);
-	struct sp_file_saver saver = {.table = &trip.table, .log = &trip.log};
+	struct sp_file_saver saver = {.table = &target.table, .log = &file_target_log};
 	struct sp_blob body = {0};
 
-	assert_true(sp_kind_unix_socket.save(&saver, &file, &body, &trip.err) < 0);
+	assert_true(sp_kind_unix_socket.save(&saver, &file, &body, &err) < 0);
 	snprintf(words, sizeof(words), "held by process %d", getpid());
-	assert_non_null(strstr(trip.err.message, words));
+	assert_non_null(strstr(err.message, words));
 	close(file.fd);
 	close(accepted);
 	close(listener);
-	round_trip_kill_child(&trip);
+	file_target_end(&target);
 	scratch_remove(&place);
 }
 
