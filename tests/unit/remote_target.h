@@ -9,10 +9,15 @@
 #include "base/error.h"
 #include "remote/remote.h"
 
+#include <setjmp.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #define DEADLINE (sp_now_ns() + 10000000000ULL)
 

@@ -2,10 +2,9 @@
  * epoll: an interest list is rebuilt by another process that holds the files at the same numbers;
  * items whose number has lost its file are refused.
  */
+#include "unit/remote_target.h"
 #include "unit/round_trip.h"
 #include "unit/skip.h"
-
-#include "base/clock.h"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -27,43 +26,23 @@ static void add(int set, int fd, uint32_t events, uint64_t data)
 
 /* --- a process to rebuild in --- */
 
-struct host {
-	struct sp_process process;
-	struct sp_remote remote;
-	pid_t pid;
-};
-
-static void drive(struct host *host, struct sp_error *err)
-{
-	struct sp_foothold foothold;
-
-	host->pid = fork();
-	assert_true(host->pid >= 0);
-	if (!host->pid)
-		for (;;)
-			pause();
-	if (sp_foothold_find(host->pid, (struct sp_range){0}, &foothold, err) < 0 ||
-	    sp_process_seize(&host->process, host->pid, sp_now_ns() + 10000000000ULL, err) < 0 ||
-	    sp_remote_open(&host->remote, &host->process, sp_process_leader(&host->process),
-	                   &foothold, err) < 0)
-		fail_msg("%s", err->message);
-}
-
 /* Places and settles all files in a child of ours; we hold the same open files. */
 static void settle_in_child(struct round_trip *trip)
 {
 	struct sp_file_builder *builder = &trip->copy.builder;
 	pid_t pid = trip->target.process.pid;
-	struct host host;
+	struct sp_process host;
+	struct sp_remote remote;
+	pid_t child = start(sleeper);
 
-	drive(&host, &trip->err);
-	if (sp_files_place(builder, &host.remote, pid, &trip->err) < 0 ||
-	    sp_files_settle(builder, &host.remote, pid, &trip->err) < 0 ||
-	    sp_remote_close(&host.remote, &trip->err) < 0)
+	take(&host, &remote, child);
+	if (sp_files_place(builder, &remote, pid, &trip->err) < 0 ||
+	    sp_files_settle(builder, &remote, pid, &trip->err) < 0 ||
+	    sp_remote_close(&remote, &trip->err) < 0)
 		fail_msg("%s", trip->err.message);
-	sp_process_release(&host.process, SP_RELEASE_KILL);
-	sp_process_forget(&host.process);
-	waitpid(host.pid, NULL, 0);
+	sp_process_release(&host, SP_RELEASE_KILL);
+	sp_process_forget(&host);
+	waitpid(child, NULL, 0);
 }
 
 static void rebuild(struct round_trip *trip, void (*set_up)(void))

@@ -3,8 +3,8 @@
  * inherited what sealpoint opened, and is driven by remote system calls.
  */
 #include "unit/file_target.h"
+#include "unit/remote_target.h"
 
-#include "base/clock.h"
 #include "base/io.h"
 #include "kinds/file_owner.h"
 #include "proc/fdinfo.h"
@@ -26,20 +26,7 @@ static void fail_with(const struct sp_error *err)
 /* Filled in where it stays: the remote points into it. */
 static void stub_start(struct stub *stub)
 {
-	struct sp_foothold foothold;
-	struct sp_error err = {0};
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
-			pause();
-	}
-	if (sp_process_seize(&stub->process, pid, sp_now_ns() + 10000000000ULL, &err) ||
-	    sp_foothold_find(pid, (struct sp_range){0}, &foothold, &err) ||
-	    sp_remote_open(&stub->remote, &stub->process, sp_process_leader(&stub->process),
-	                   &foothold, &err))
-		fail_with(&err);
+	take(&stub->process, &stub->remote, start(sleeper));
 }
 
 static void stub_end(struct stub *stub)
