@@ -89,7 +89,11 @@ static int save_facet(const struct sp_facet *facet, struct sp_facet_saver *saver
 	return 0;
 }
 
-/* Asks every facet of this scope about a thread, which drives from now on. */
+/*
+ * Asks every facet of this scope about a thread, which drives from now on. What is rebuilt last is
+ * read first: timers before the signals that they may send meanwhile. The record has them in the
+ * order of the registry.
+ */
 static int save_facets(struct dump *dump, struct sp_thread *thread, enum sp_facet_scope scope,
                        struct facet_list *list, struct sp_error *err)
 {
@@ -101,15 +105,18 @@ static int save_facets(struct dump *dump, struct sp_thread *thread, enum sp_face
 	        .options = &dump->options->kinds,
 	        .log = dump->options->log,
 	};
+	size_t count = 0;
 	int rc = sp_remote_drive(&dump->remote, thread, err);
 
 	if (!rc)
 		rc = sp_status_read(dump->process.pid, thread->tid, &status, err);
 	saver.status = status;
-	for (size_t i = 0; sp_facets[i] && !rc; i++)
+	while (sp_facets[count])
+		count++;
+	for (size_t i = count; i-- > 0 && !rc;)
 		if (sp_facets[i]->scope == scope)
 			rc = save_facet(sp_facets[i], &saver, list, err);
-	for (size_t i = 0; i < list->facets.count && !rc; i++) {
+	for (size_t i = list->facets.count; i-- > 0 && !rc;) {
 		Sealpoint__Facet *record = sp_array_at(&list->facets, i);
 
 		sp_array_append(&list->pointers, &record);

@@ -3,16 +3,26 @@
  * again; one that has expired and not yet signalled has a microsecond left and signals when it is
  * set.
  */
+#include "base/clock.h"
+#include "kinds/pending_signals.h"
 #include "kinds/registry.h"
 
 #include "timers.pb-c.h"
 
+#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 
-enum { TIMERS = 3 }; /* ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF */
+enum { TIMERS = 3 };
+
+static const int signals[TIMERS] = {
+        [ITIMER_REAL] = SIGALRM,
+        [ITIMER_VIRTUAL] = SIGVTALRM,
+        [ITIMER_PROF] = SIGPROF,
+};
 
 #define US_PER_S 1000000ULL
+#define NS_PER_US 1000ULL
 
 static uint64_t to_us(struct timeval time)
 {
@@ -44,6 +54,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	remote_addr room;
 	int rc;
 
+	message.read_ns = sp_now_ns();
 	sp_batch_begin(saver->remote);
 	room = sp_batch_room(saver->remote, sizeof(values));
 	for (unsigned i = 0; i < TIMERS; i++)
@@ -71,25 +82,43 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	return 0;
 }
 
+static void set_timer(struct sp_remote *remote, const Sealpoint__IntervalTimer *item,
+                      uint64_t left_us)
+{
+	struct itimerval value = {
+	        .it_value = from_us(left_us),
+	        .it_interval = from_us(item->interval_us),
+	};
+
+	sp_batch_call(remote, "set an interval timer", SYS_setitimer, item->which,
+	              sp_batch_put(remote, &value, sizeof(value)), 0, 0, 0, 0);
+}
+
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__IntervalTimers *message =
 	        sp_blob_unpack(body, &sealpoint__interval_timers__descriptor, err);
+	sp_cleanup(sp_pending_release) struct sp_pending pending = {};
+	int rc;
 
 	if (!message)
 		return -EBADMSG;
 	if (message->n_timers > TIMERS)
 		return sp_fail(err, EBADMSG, "there are %zu interval timers", message->n_timers);
+	rc = sp_pending_collect(builder, &pending, err);
+	if (rc < 0)
+		return rc;
 	sp_batch_begin(builder->remote);
 	for (size_t i = 0; i < message->n_timers; i++) {
 		const Sealpoint__IntervalTimer *item = message->timers[i];
-		struct itimerval value = {
-		        .it_value = from_us(item->left_us),
-		        .it_interval = from_us(item->interval_us),
-		};
 
-		sp_batch_call(builder->remote, "set an interval timer", SYS_setitimer, item->which,
-		              sp_batch_put(builder->remote, &value, sizeof(value)), 0, 0, 0, 0);
+		if (item->which >= TIMERS)
+			return sp_fail(err, EBADMSG, "there is no interval timer %u", item->which);
+		set_timer(builder->remote, item,
+		          sp_pending_timer_left(&pending, signals[item->which], -1,
+		                                message->read_ns, item->left_us * NS_PER_US,
+		                                item->interval_us * NS_PER_US) /
+		                  NS_PER_US);
 	}
 	return sp_batch_run(builder->remote, err);
 }

@@ -143,7 +143,7 @@ enum sp_facet_scope {
 };
 
 /**
- * When a facet is rebuilt. Within a phase one thread after the other is driven, the leader last,
+ * When a facet is rebuilt; a dump saves in the opposite order. Within a phase one thread after the other is driven, the leader last,
  * and each rebuilds its facets in the registry's order, the leader those of the process too. So
  * what a process facet sets in a phase is not undone by a thread in the same phase.
  */

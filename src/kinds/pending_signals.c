@@ -7,9 +7,14 @@
  *
  * A signal of a POSIX timer comes back as such a signal too: the timer does not know of it any
  * more, so that its overrun count is 0.
+ *
+ * Signals go on arriving while the process stands still, so the queues are read as late as can be:
+ * behind the timers, whatever status said before.
  */
-#include "kinds/registry.h"
+#include "kinds/pending_signals.h"
 
+#include "base/clock.h"
+#include "kinds/registry.h"
 #include "proc/status.h"
 
 #include "signals.pb-c.h"
@@ -68,6 +73,7 @@ static void pack(const struct sp_array *queue, struct sp_blob *body)
 		infos[i] = (ProtobufCBinaryData){sizeof(siginfo_t), sp_array_at(queue, i)};
 	message.n_siginfo = queue->count;
 	message.siginfo = infos;
+	message.read_ns = sp_now_ns();
 	sp_blob_pack(body, &message.base);
 }
 
@@ -79,7 +85,7 @@ static int save_queue(struct sp_facet_saver *saver, const char *line, uint32_t f
 	int rc;
 
 	rc = sp_status_number(saver->status, line, 16, &pending, err);
-	if (rc < 0 || !pending)
+	if (rc < 0)
 		return rc;
 	rc = read_queue(saver->thread->tid, flags, &queue, err);
 	if (rc < 0)
@@ -171,6 +177,78 @@ static int rebuild_shared(struct sp_facet_builder *builder, ProtobufCBinaryData 
                           struct sp_error *err)
 {
 	return queue_again(builder, body, true, err);
+}
+
+/* --- for timers --- */
+
+static int collect(Sealpoint__Facet *const *facets, size_t count, struct sp_pending *pending,
+                   struct sp_error *err)
+{
+	for (size_t i = 0; i < count; i++) {
+		sp_cleanup_message Sealpoint__PendingSignals *message = NULL;
+
+		if (strcmp(facets[i]->name, sp_facet_pending_signals.name) &&
+		    strcmp(facets[i]->name, sp_facet_shared_pending_signals.name))
+			continue;
+		message = sp_blob_unpack(facets[i]->body, &sealpoint__pending_signals__descriptor,
+		                         err);
+		if (!message)
+			return -EBADMSG;
+		for (size_t k = 0; k < message->n_siginfo; k++)
+			if (message->siginfo[k].len == sizeof(siginfo_t))
+				sp_array_append(&pending->infos, message->siginfo[k].data);
+		if (message->read_ns > pending->read_ns)
+			pending->read_ns = message->read_ns;
+	}
+	return 0;
+}
+
+int sp_pending_collect(const struct sp_facet_builder *builder, struct sp_pending *pending,
+                       struct sp_error *err)
+{
+	const struct sp_array *threads = &builder->checkpoint->threads;
+	int rc;
+
+	*pending = (struct sp_pending){.infos = SP_ARRAY_OF(siginfo_t)};
+	rc = collect(builder->process->facets, builder->process->n_facets, pending, err);
+	for (size_t i = 0; i < threads->count && !rc; i++) {
+		const Sealpoint__Thread *thread = sp_array_pointer(threads, i);
+
+		if (thread->pid == builder->process->pid)
+			rc = collect(thread->facets, thread->n_facets, pending, err);
+	}
+	return rc;
+}
+
+void sp_pending_release(struct sp_pending *pending)
+{
+	sp_array_release(&pending->infos);
+}
+
+static bool is_pending(const struct sp_pending *pending, int signal, int timer)
+{
+	for (size_t i = 0; i < pending->infos.count; i++) {
+		const siginfo_t *info = sp_array_at(&pending->infos, i);
+
+		if (info->si_signo != signal)
+			continue;
+		if (timer < 0 || (info->si_code == SI_TIMER && info->si_timerid == timer))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A signal of the timer alone does not tell: it may be that of an earlier expiration, and the timer
+ * may have been set again.
+ */
+uint64_t sp_pending_timer_left(const struct sp_pending *pending, int signal, int timer,
+                               uint64_t read_ns, uint64_t left_ns, uint64_t interval_ns)
+{
+	if (!left_ns || read_ns > pending->read_ns || left_ns > pending->read_ns - read_ns ||
+	    !is_pending(pending, signal, timer))
+		return left_ns;
+	return interval_ns ? left_ns + interval_ns : 0;
 }
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)

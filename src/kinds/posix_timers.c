@@ -9,6 +9,7 @@
  * A clock that measures the thread that made the timer is written down as that thread's clock. What
  * was left is set again as a time from now; overrun counts begin at 0 again.
  */
+#include "kinds/pending_signals.h"
 #include "kinds/registry.h"
 #include "proc/file.h"
 
@@ -131,7 +132,7 @@ static int by_id(const void *a, const void *b)
 	return sp_compare(first->id, second->id);
 }
 
-static void pack(struct sp_array *timers, struct sp_blob *body)
+static void pack(struct sp_array *timers, uint64_t read_ns, struct sp_blob *body)
 {
 	sp_cleanup_free Sealpoint__PosixTimer **pointers =
 	        sp_alloc_zeroed(timers->count, sizeof(*pointers));
@@ -141,6 +142,7 @@ static void pack(struct sp_array *timers, struct sp_blob *body)
 		pointers[i] = sp_array_at(timers, i);
 	message.n_timers = timers->count;
 	message.timers = pointers;
+	message.read_ns = read_ns;
 	sp_blob_pack(body, &message.base);
 }
 
@@ -148,6 +150,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 {
 	sp_cleanup_array struct sp_array timers = SP_ARRAY_OF(Sealpoint__PosixTimer);
 	sp_cleanup_free char *text = NULL;
+	uint64_t read_ns = sp_now_ns();
 	int rc = sp_proc_read(saver->process->pid, "timers", &text, NULL, err);
 
 	if (rc == 0)
@@ -162,7 +165,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	sp_array_sort(&timers, by_id);
 	rc = read_values(saver->remote, &timers, err);
 	if (rc == 0)
-		pack(&timers, body);
+		pack(&timers, read_ns, body);
 	return rc;
 }
 
@@ -260,10 +263,19 @@ static int make_by_counting(struct sp_remote *remote, const Sealpoint__PosixTime
 	return 0;
 }
 
+static void bring_up_to_date(const Sealpoint__PosixTimers *message, Sealpoint__PosixTimer *timer,
+                             const struct sp_pending *pending)
+{
+	timer->left_ns =
+	        sp_pending_timer_left(pending, (int)timer->signal, (int)timer->id, message->read_ns,
+	                              timer->left_ns, timer->interval_ns);
+}
+
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__PosixTimers *message =
 	        sp_blob_unpack(body, &sealpoint__posix_timers__descriptor, err);
+	sp_cleanup(sp_pending_release) struct sp_pending pending = {};
 	int64_t result;
 	int rc;
 
@@ -275,6 +287,11 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 			return sp_fail(err, EBADMSG, "its timers are not in order");
 	if (!message->n_timers)
 		return 0;
+	rc = sp_pending_collect(builder, &pending, err);
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < message->n_timers; i++)
+		bring_up_to_date(message, message->timers[i], &pending);
 	sp_batch_begin(builder->remote);
 	rc = sp_remote_try(builder->remote, &result, err, "choose timer ids", SYS_prctl,
 	                   PR_TIMER_CREATE_RESTORE_IDS, PR_TIMER_CREATE_RESTORE_IDS_ON, 0, 0, 0, 0);

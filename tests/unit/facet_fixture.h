@@ -17,6 +17,8 @@
 #include "kinds/registry.h"
 #include "proc/status.h"
 
+#include "signals.pb-c.h"
+
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -93,12 +95,15 @@ static inline int save_facet(struct held *held, const struct sp_facet *facet, st
 	return ret;
 }
 
-static inline int rebuild_facet(struct held *held, const struct sp_facet *facet,
-                                const struct sp_blob *body, struct sp_error *err)
+/** Rebuilds a facet of a process that also has another one in its record; NULL: none. */
+static inline int rebuild_facet_beside(struct held *held, const struct sp_facet *facet,
+                                       const struct sp_blob *body, const char *other,
+                                       const struct sp_blob *other_body, struct sp_error *err)
 {
 	Sealpoint__Process process = SEALPOINT__PROCESS__INIT;
 	Sealpoint__Thread thread = SEALPOINT__THREAD__INIT, *threads = &thread;
 	Sealpoint__Facet own = SEALPOINT__FACET__INIT, *facets = &own;
+	Sealpoint__Facet beside = SEALPOINT__FACET__INIT, *process_facets = &beside;
 	struct sp_checkpoint checkpoint = {
 	        .threads = {.items = &threads, .count = 1, .item_size = sizeof(threads)},
 	};
@@ -116,8 +121,20 @@ static inline int rebuild_facet(struct held *held, const struct sp_facet *facet,
 	own.body = (ProtobufCBinaryData){body->size, body->bytes};
 	thread.facets = &facets;
 	thread.n_facets = 1;
+	if (other) {
+		beside.name = (char *)other;
+		beside.body = (ProtobufCBinaryData){other_body->size, other_body->bytes};
+		process.facets = &process_facets;
+		process.n_facets = 1;
+	}
 	*err = (struct sp_error){};
 	return facet->rebuild(&builder, own.body, err);
+}
+
+static inline int rebuild_facet(struct held *held, const struct sp_facet *facet,
+                                const struct sp_blob *body, struct sp_error *err)
+{
+	return rebuild_facet_beside(held, facet, body, NULL, NULL, err);
 }
 
 static inline int check_facet(const struct sp_facet *facet, const ProtobufCMessage *message,
@@ -172,6 +189,34 @@ static inline void assert_survives(const struct sp_facet *facet, void (*prepare)
 	assert_true(same_bytes(&wanted, &after));
 	sp_blob_release(&wanted);
 	sp_blob_release(&before);
+	sp_blob_release(&after);
+	kill_child(&original);
+	kill_child(&fresh);
+}
+
+/** As assert_survives() for a queue of signals, whose record also says when it was read. */
+static inline void assert_queue_survives(const struct sp_facet *facet, void (*prepare)(void))
+{
+	const ProtobufCMessageDescriptor *type = &sealpoint__pending_signals__descriptor;
+	Sealpoint__PendingSignals *queues[2];
+	struct sp_blob wanted, after;
+	struct held original, fresh;
+
+	hold_child(&original, prepare);
+	hold_child(&fresh, NULL);
+	assert_saved(&original, facet, &wanted);
+	assert_rebuilt(&fresh, facet, &wanted);
+	assert_saved(&fresh, facet, &after);
+	queues[0] = sp_blob_unpack((ProtobufCBinaryData){wanted.size, wanted.bytes}, type, NULL);
+	queues[1] = sp_blob_unpack((ProtobufCBinaryData){after.size, after.bytes}, type, NULL);
+	assert_true(queues[0]->n_siginfo > 0);
+	assert_int_equal(queues[1]->n_siginfo, queues[0]->n_siginfo);
+	for (size_t i = 0; i < queues[0]->n_siginfo; i++)
+		assert_memory_equal(queues[1]->siginfo[i].data, queues[0]->siginfo[i].data,
+		                    sizeof(siginfo_t));
+	for (size_t i = 0; i < 2; i++)
+		protobuf_c_message_free_unpacked(&queues[i]->base, NULL);
+	sp_blob_release(&wanted);
 	sp_blob_release(&after);
 	kill_child(&original);
 	kill_child(&fresh);

@@ -146,7 +146,7 @@ static void queue_shared(void)
 
 static void shared_pending_signals_come_back_in_order(void **state)
 {
-	assert_survives(&sp_facet_shared_pending_signals, queue_shared);
+	assert_queue_survives(&sp_facet_shared_pending_signals, queue_shared);
 }
 
 static void set_virtual_timer(void)
@@ -248,12 +248,84 @@ static void posix_timers_come_back_with_their_ids(void **state)
 	assert_true(after->timers[3]->left_ns > 4900000000000ULL);
 	assert_true(after->timers[3]->left_ns <= wanted->timers[3]->left_ns);
 	after->timers[3]->left_ns = wanted->timers[3]->left_ns;
+	after->read_ns = wanted->read_ns;
 	sp_blob_pack(&second, &after->base);
 	assert_true(same_bytes(&first, &second));
 	sealpoint__posix_timers__free_unpacked(wanted, NULL);
 	sealpoint__posix_timers__free_unpacked(after, NULL);
 	sp_blob_release(&first);
 	sp_blob_release(&second);
+	kill_child(&held);
+	kill_child(&fresh);
+}
+
+/* --- timers that expire while the state is read --- */
+
+static void make_timers_that_expire_soon(void)
+{
+	struct itimerspec soon = {.it_value.tv_nsec = 30000000}, late = {.it_value.tv_sec = 500};
+	struct itimerval alarm = {.it_value.tv_usec = 30000};
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};
+	timer_t timer;
+	sigset_t all;
+
+	sigfillset(&all);
+	must(sigprocmask(SIG_BLOCK, &all, NULL) == 0);
+	must(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+	must(timer_settime(timer, 0, &soon, NULL) == 0);
+	must(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+	must(timer_settime(timer, 0, &late, NULL) == 0);
+	must(setitimer(ITIMER_REAL, &alarm, NULL) == 0);
+}
+
+static void wait_until_pending(pid_t pid, uint64_t signals)
+{
+	uint64_t pending = 0;
+
+	for (int i = 0; i < 10000 && (pending & signals) != signals; i++) {
+		char *status = NULL;
+
+		assert_int_equal(sp_status_read(pid, pid, &status, NULL), 0);
+		assert_int_equal(sp_status_number(status, "ShdPnd", 16, &pending, NULL), 0);
+		free(status);
+		usleep(1000);
+	}
+	assert_true((pending & signals) == signals);
+}
+
+static void timer_that_expires_meanwhile_signals_once(void **state)
+{
+	const char *queue = sp_facet_shared_pending_signals.name;
+	struct sp_blob alarms, timers, pending, alarms_after, timers_after;
+	Sealpoint__PosixTimers *after;
+	struct held held, fresh;
+	struct sp_error err;
+
+	hold_child(&held, make_timers_that_expire_soon);
+	assert_saved(&held, &sp_facet_interval_timers, &alarms);
+	assert_saved(&held, &sp_facet_posix_timers, &timers);
+	if (!alarms.bytes)
+		skip(); /* the machine was too slow: it had expired before */
+	wait_until_pending(held.process.pid, 1ULL << (SIGALRM - 1) | 1ULL << (SIGRTMIN - 1));
+	assert_saved(&held, &sp_facet_shared_pending_signals, &pending);
+
+	hold_child(&fresh, NULL);
+	if (rebuild_facet_beside(&fresh, &sp_facet_interval_timers, &alarms, queue, &pending,
+	                         &err) ||
+	    rebuild_facet_beside(&fresh, &sp_facet_posix_timers, &timers, queue, &pending, &err))
+		fail_msg("%s", err.message);
+	assert_saved(&fresh, &sp_facet_interval_timers, &alarms_after);
+	assert_null(alarms_after.bytes);
+	assert_saved(&fresh, &sp_facet_posix_timers, &timers_after);
+	after = unpack_posix_timers(&timers_after);
+	assert_int_equal(after->n_timers, 2);
+	assert_true(after->timers[0]->left_ns == 0);
+	assert_true(after->timers[1]->left_ns > 0);
+	sealpoint__posix_timers__free_unpacked(after, NULL);
+	sp_blob_release(&alarms);
+	sp_blob_release(&timers);
+	sp_blob_release(&pending);
+	sp_blob_release(&timers_after);
 	kill_child(&held);
 	kill_child(&fresh);
 }
@@ -492,6 +564,7 @@ int main(void)
 	        cmocka_unit_test(shared_pending_signals_come_back_in_order),
 	        cmocka_unit_test(interval_timers_go_on_with_what_was_left),
 	        cmocka_unit_test(posix_timers_come_back_with_their_ids),
+	        cmocka_unit_test(timer_that_expires_meanwhile_signals_once),
 	        cmocka_unit_test(limits_come_back),
 	        cmocka_unit_test(limits_that_cannot_be_given_are_refused_early),
 	        cmocka_unit_test(directories_and_umask_come_back),

@@ -191,7 +191,7 @@ static void queue_signals(void)
 
 static void pending_signals_come_back_with_all_that_came_with_them(void **state)
 {
-	assert_survives(&sp_facet_pending_signals, queue_signals);
+	assert_queue_survives(&sp_facet_pending_signals, queue_signals);
 }
 
 /* --- credentials --- */
