@@ -107,8 +107,11 @@ const void *sp_stub_code(size_t *size);
 size_t sp_stub_stop_offset(void);
 size_t sp_stub_sigreturn_offset(void);
 
-/** Sets the registers to run the stub at `code`, or one call at a bare system call instruction. */
-void sp_general_run_stub(struct user_regs_struct *general, remote_addr code);
+/**
+ * Sets the registers to run the stub at `code`, or one call at a bare system call instruction. The
+ * stub does not use its stack: the stack pointer only says where the healing frame is.
+ */
+void sp_general_run_stub(struct user_regs_struct *general, remote_addr code, remote_addr stack);
 void sp_general_run_call(struct user_regs_struct *general, remote_addr instruction,
                          remote_addr stack, const struct sp_call *call);
 int64_t sp_general_result(const struct user_regs_struct *general);

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define SEARCH_CHUNK (256ULL << 10)
 #define STACK_DISTANCE (16ULL << 10)
@@ -136,8 +137,17 @@ static bool code_is_unchanged(pid_t pid, const struct sp_foothold *foothold)
 
 /* --- the place for the frame --- */
 
-/* True if the page was never touched, or holds nothing but zeros. */
-static bool page_is_empty(pid_t pid, int pagemap, remote_addr page)
+/* The stack mapping of the main thread, and what lies around it. */
+struct stack {
+	pid_t pid;
+	struct sp_range range;
+	remote_addr below;  /* end of the mapping below it */
+	remote_addr lowest; /* stack pointer of any thread in it; its end if there is none */
+	bool zeros_are_free;
+};
+
+/* True if the page was never touched, or holds nothing but zeros where that means the same. */
+static bool page_is_free(const struct stack *stack, int pagemap, remote_addr page)
 {
 	static const uint8_t zeros[SP_PAGE_SIZE];
 	uint8_t bytes[SP_PAGE_SIZE];
@@ -149,52 +159,97 @@ static bool page_is_empty(pid_t pid, int pagemap, remote_addr page)
 		return false;
 	if (!(entry & PAGEMAP_SWAPPED_OR_PRESENT))
 		return true;
-	return !sp_process_read(pid, page, bytes, sizeof(bytes), NULL) &&
+	return stack->zeros_are_free &&
+	       !sp_process_read(stack->pid, page, bytes, sizeof(bytes), NULL) &&
 	       !memcmp(bytes, zeros, sizeof(bytes));
 }
 
-/*
- * True if the slot was never touched, or holds a frame of ours that a killed sealpoint has left.
- */
-static bool slot_is_free(pid_t pid, int pagemap, remote_addr slot, size_t size)
+/* True if nothing lives in the slot, or it has our mark: a sealpoint was there before. */
+static bool slot_is_free(const struct stack *stack, int pagemap, remote_addr slot, size_t size)
 {
 	char mark[sizeof(sp_frame_mark)];
 
-	if (!sp_process_read(pid, slot, mark, sizeof(mark), NULL) &&
+	if (!sp_process_read(stack->pid, slot, mark, sizeof(mark), NULL) &&
 	    !memcmp(mark, sp_frame_mark, sizeof(mark)))
 		return true;
 	for (size_t at = 0; at < size; at += SP_PAGE_SIZE)
-		if (!page_is_empty(pid, pagemap, slot + at))
+		if (!page_is_free(stack, pagemap, slot + at))
 			return false;
 	return true;
 }
 
-static bool slots_are_free(pid_t pid, struct sp_range stack, size_t slot_size)
+static bool slots_are_free(const struct stack *stack, size_t slot_size)
 {
-	sp_cleanup_close int pagemap = sp_proc_open(pid, "pagemap", O_RDONLY, NULL);
+	sp_cleanup_close int pagemap = sp_proc_open(stack->pid, "pagemap", O_RDONLY, NULL);
+	remote_addr bottom = stack->range.start;
 
-	if (pagemap < 0 || sp_range_size(stack) < 2 * slot_size)
+	if (pagemap < 0 || stack->lowest < bottom + 2 * slot_size + STACK_DISTANCE)
 		return false;
-	return slot_is_free(pid, pagemap, stack.start, slot_size) &&
-	       slot_is_free(pid, pagemap, stack.start + slot_size, slot_size);
+	return slot_is_free(stack, pagemap, bottom, slot_size) &&
+	       slot_is_free(stack, pagemap, bottom + slot_size, slot_size);
 }
 
-static void find_frame(pid_t pid, const struct sp_array *maps, remote_addr stack_pointer,
+/*
+ * Makes room for two slots below the stack and returns where they are, or 0. The kernel measures
+ * the stack by the limit of the process that writes.
+ */
+static remote_addr grow(const struct stack *stack, size_t slot_size)
+{
+	remote_addr end = stack->range.start, bottom;
+	struct rlimit limit = {0}, highest;
+	int rc;
+
+	if (stack->lowest < end + STACK_DISTANCE)
+		end = sp_page_down(stack->lowest - STACK_DISTANCE);
+	bottom = end - 2 * slot_size;
+	if (bottom <= stack->below || getrlimit(RLIMIT_STACK, &limit))
+		return 0;
+	highest = (struct rlimit){limit.rlim_max, limit.rlim_max};
+	setrlimit(RLIMIT_STACK, &highest);
+	rc = sp_process_write_forced(stack->pid, bottom, sp_frame_mark, sizeof(sp_frame_mark),
+	                             NULL);
+	setrlimit(RLIMIT_STACK, &limit);
+	return rc ? 0 : bottom;
+}
+
+static remote_addr lowest_in(const struct sp_process *process, struct sp_range range)
+{
+	remote_addr lowest = range.end;
+
+	for (size_t i = 0; i < process->threads.count; i++) {
+		const struct sp_thread *thread = sp_process_thread(process, i);
+		remote_addr pointer = sp_stack_pointer(&thread->raw.general);
+
+		if (sp_range_contains(range, pointer) && pointer < lowest)
+			lowest = pointer;
+	}
+	return lowest;
+}
+
+static void find_frame(const struct sp_process *process, const struct sp_array *maps,
                        size_t slot_size, struct sp_foothold *foothold)
 {
-	uint64_t distance = 2 * slot_size + STACK_DISTANCE;
-
 	foothold->frame = 0;
 	for (size_t i = 0; i < maps->count; i++) {
 		const struct sp_map *map = sp_array_at(maps, i);
+		remote_addr main_pointer =
+		        sp_stack_pointer(&sp_process_leader(process)->raw.general);
+		struct stack stack = {
+		        .pid = process->pid,
+		        .range = map->range,
+		        .lowest = lowest_in(process, map->range),
+		        .zeros_are_free = sp_range_contains(map->range, main_pointer),
+		};
 
 		if (!map->main_stack)
 			continue;
-		if (map->writable && map->readable &&
-		    !(sp_range_contains(map->range, stack_pointer) &&
-		      stack_pointer < map->range.start + distance) &&
-		    slots_are_free(pid, map->range, slot_size))
-			foothold->frame = map->range.start;
+		if (i)
+			stack.below = ((struct sp_map *)sp_array_at(maps, i - 1))->range.end;
+		foothold->main_thread_elsewhere = !stack.zeros_are_free;
+		if (map->writable && map->readable)
+			foothold->frame = slots_are_free(&stack, slot_size)
+			                          ? map->range.start
+			                          : grow(&stack, slot_size);
 		return;
 	}
 }
@@ -233,10 +288,11 @@ static int find_gap(const struct sp_array *maps, struct sp_foothold *foothold, s
 	               SP_FOOTHOLD_GAP_SIZE >> 10);
 }
 
-int sp_foothold_confirm(pid_t pid, remote_addr main_stack_pointer, size_t slot_size,
+int sp_foothold_confirm(const struct sp_process *process, size_t slot_size,
                         struct sp_foothold *foothold, struct sp_error *err)
 {
 	sp_cleanup_array struct sp_array maps = SP_ARRAY_OF(struct sp_map);
+	pid_t pid = process->pid;
 	int rc = sp_maps_read(pid, &maps, err);
 
 	if (rc)
@@ -247,7 +303,7 @@ int sp_foothold_confirm(pid_t pid, remote_addr main_stack_pointer, size_t slot_s
 		if (rc)
 			return rc;
 	}
-	find_frame(pid, &maps, main_stack_pointer, slot_size, foothold);
+	find_frame(process, &maps, slot_size, foothold);
 	foothold->complete = foothold->complete && foothold->frame;
 	return find_gap(&maps, foothold, err);
 }

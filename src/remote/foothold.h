@@ -4,10 +4,16 @@
  *
  * The frame must lie in the target before its first register is changed, so no remote system call
  * can make room for it. It is written to the lowest pages of the mapping that the kernel made for
- * the main thread's stack ("[stack]"): pages that have never been touched, or hold only zeros, more
- * than 16 KiB below the main thread's stack pointer when that lies in it. Nothing lives there, and
- * a coroutine's small stack is never it. After use the pages are zeroed again. (A main thread that is
- * on another stack has no pointer in it: an array of zeros that it left there would be taken for free.)
+ * the main thread's stack ("[stack]"), more than 16 KiB below every stack pointer in it: pages that
+ * have never been touched, or hold only zeros. Nothing lives there, and a coroutine's small stack is
+ * never it. After use the pages are zeroed again. If there are no such pages, the mapping grows
+ * downward, as it does for the program itself when that goes deeper: the kernel sees to it when
+ * /proc/PID/mem is written there. It stays that much larger.
+ *
+ * A main thread that is on another stack may have left an array of zeros there: then only pages that
+ * were never touched are free, and those that have our mark, which stays in them after use. A
+ * stack pointer in the pages is that of a thread which a killed sealpoint has left, and which is
+ * about to heal: its frame must stay, and other pages are used.
  *
  * With the stack pointer on the frame, the target's own code heals it: "system call; return" runs
  * one call and returns to the sigreturn code that every C library has, which loads the frame. The
@@ -27,6 +33,7 @@
 #include <sys/types.h>
 
 struct sp_error;
+struct sp_process;
 
 /* Room for the temporary mapping. */
 #define SP_FOOTHOLD_GAP_SIZE (1ULL << 20)
@@ -43,7 +50,8 @@ struct sp_foothold {
 	remote_addr sigreturn;   /* code that calls rt_sigreturn(2); 0 if none was found */
 	remote_addr unmap;       /* a function munmap(2); 0 if none was found */
 	remote_addr frame;       /* lowest address of the stack mapping; 0 if it cannot be used */
-	remote_addr gap;         /* a free range of SP_FOOTHOLD_GAP_SIZE; set when confirmed */
+	bool main_thread_elsewhere; /* its stack pointer is not in that mapping */
+	remote_addr gap;            /* a free range of SP_FOOTHOLD_GAP_SIZE; set when confirmed */
 };
 
 /**
@@ -58,7 +66,7 @@ int sp_foothold_find(pid_t pid, struct sp_range except, struct sp_foothold *foot
  * Checks, now that the process is stopped, that what was found is still there, and looks again if
  * not. Finds the place for the two slots of signal frames, and the gap.
  */
-int sp_foothold_confirm(pid_t pid, remote_addr main_stack_pointer, size_t slot_size,
+int sp_foothold_confirm(const struct sp_process *process, size_t slot_size,
                         struct sp_foothold *foothold, struct sp_error *err);
 
 #endif

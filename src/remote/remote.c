@@ -542,9 +542,7 @@ int sp_remote_open(struct sp_remote *remote, struct sp_process *process, struct 
 
 	init(remote, process, driver, true);
 	remote->foothold = *foothold;
-	rc = sp_foothold_confirm(process->pid,
-	                         sp_stack_pointer(&sp_process_leader(process)->raw.general),
-	                         remote->frame_slot_size, &remote->foothold, err);
+	rc = sp_foothold_confirm(process, remote->frame_slot_size, &remote->foothold, err);
 	if (rc)
 		return sp_error_context(err, "cannot take control of process %d", process->pid);
 	remote->code = remote->foothold.gap;
@@ -606,7 +604,7 @@ int sp_remote_run_stub(struct sp_remote *remote, size_t calls, struct sp_error *
 		rc = engage(remote, err);
 	if (rc)
 		return rc;
-	sp_general_run_stub(&general, remote->code);
+	sp_general_run_stub(&general, remote->code, frame_address(remote));
 	rc = sp_general_set(remote->driver->tid, &general, err);
 	return rc ? rc : run_to_marker(remote, err);
 }
@@ -664,15 +662,18 @@ int sp_remote_drive(struct sp_remote *remote, struct sp_thread *driver, struct s
 	return rc;
 }
 
+/* Zeros, and the mark where the next run could not tell by the zeros that nothing lives there. */
 static void wipe_frames(const struct sp_remote *remote)
 {
-	static const uint8_t zeros[SP_PAGE_SIZE];
+	remote_addr slot = remote->foothold.frame;
 
-	if (!remote->foothold.frame)
-		return;
-	for (size_t at = 0; at < 2 * remote->frame_slot_size; at += sizeof(zeros))
-		sp_process_write(remote->process->pid, remote->foothold.frame + at, zeros,
-		                 sizeof(zeros), NULL);
+	for (int i = 0; slot && i < 2; i++, slot += remote->frame_slot_size) {
+		sp_cleanup_free char *bytes = sp_alloc_zeroed(1, remote->frame_slot_size);
+
+		if (remote->foothold.main_thread_elsewhere)
+			memcpy(bytes, sp_frame_mark, sizeof(sp_frame_mark));
+		sp_process_write(remote->process->pid, slot, bytes, remote->frame_slot_size, NULL);
+	}
 }
 
 static int unmap_pages(struct sp_remote *remote, struct sp_error *err)

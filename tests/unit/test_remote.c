@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "proc/maps.h"
 #include "proc/status.h"
 #include "unit/remote_target.h"
 
@@ -28,7 +29,10 @@
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
+
+#define ZEROS (32UL << 10)
 
 /* Computes in general and vector registers, and notices at once if one of them changes. */
 static void spin(void)
@@ -139,23 +143,71 @@ static pid_t start_strict(void)
 	return pid;
 }
 
-/*
- * Has no main stack mapping in which a signal frame could lie: the pages at its bottom are in use.
- */
+static struct sp_range own_stack(void)
+{
+	sp_cleanup_array struct sp_array maps = SP_ARRAY_OF(struct sp_map);
+
+	sp_maps_read(getpid(), &maps, NULL);
+	for (size_t i = 0; i < maps.count; i++) {
+		const struct sp_map *map = sp_array_at(&maps, i);
+
+		if (map->main_stack)
+			return map->range;
+	}
+	_exit(91);
+}
+
+/* Deep in a recursion, so that the lowest page of the main stack is in use. */
 static void used_stack(int ready)
 {
 	volatile char deep[6 << 20];
 
-	memset((char *)deep, 1, sizeof(deep));
-	sleeper(ready);
+	for (size_t i = 0; i < sizeof(deep); i++)
+		deep[i] = 1;
+	spinner(ready);
 }
 
+/*
+ * The main thread runs on another stack, and has left an array of zeros at the bottom of the main
+ * one, which must stay zeros.
+ */
+static void on_other_stack(int ready)
+{
+	struct sp_range stack = own_stack();
+	volatile const uint64_t *array = (const uint64_t *)stack.start;
+
+	memset((void *)stack.start, 0, ZEROS);
+	report(ready);
+	for (;;)
+		for (size_t i = 0; i < ZEROS / sizeof(*array); i++)
+			if (array[i])
+				_exit(92);
+}
+
+static void other_stack(int ready)
+{
+	static char elsewhere[64 << 10] __attribute__((aligned(64)));
+	static ucontext_t context;
+
+	getcontext(&context);
+	context.uc_stack = (stack_t){.ss_sp = elsewhere, .ss_size = sizeof(elsewhere)};
+	makecontext(&context, (void (*)(void))on_other_stack, 1, ready);
+	setcontext(&context);
+}
+
+/* All mappings, but for where the main stack begins: it may grow. */
 static char *maps_of(pid_t pid)
 {
-	char path[64], *text;
+	char path[64], *text, *stack;
 
 	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
 	assert_int_equal(sp_read_file(AT_FDCWD, path, &text, NULL, NULL), 0);
+	stack = strstr(text, "[stack]");
+	assert_non_null(stack);
+	while (stack > text && stack[-1] != '\n')
+		stack--;
+	while (*stack != '-')
+		*stack++ = 'x';
 	return text;
 }
 
@@ -232,6 +284,11 @@ static void process_under_seccomp_answers(void **state)
 static void process_with_used_stack_answers(void **state)
 {
 	asks_and_leaves_no_trace(used_stack);
+}
+
+static void process_on_another_stack_answers(void **state)
+{
+	asks_and_leaves_no_trace(other_stack);
 }
 
 static void batch_passes_data_and_reports_the_failed_call(void **state)
@@ -401,6 +458,34 @@ static void strict_target_survives_when_tracer_is_killed(void **state)
 	survives(start_strict());
 }
 
+static void target_with_used_stack_heals_when_tracer_is_killed(void **state)
+{
+	heals_without_trace(used_stack);
+}
+
+static void target_on_another_stack_heals_when_tracer_is_killed(void **state)
+{
+	heals_without_trace(other_stack);
+}
+
+/* A target that could not run yet since one tracer was killed is taken by the next one. */
+static void target_heals_from_two_killed_tracers(void **state)
+{
+	pid_t pid = start(spinner);
+	char *before = maps_of(pid);
+	int status;
+
+	kill(pid, SIGSTOP);
+	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+	die_after(pid, 1);
+	die_after(pid, 1);
+	kill(pid, SIGCONT);
+	mappings_become(pid, before);
+	runs_on_unharmed(pid);
+	free(before);
+	end(pid);
+}
+
 static void target_without_marker_heals_when_tracer_is_killed(void **state)
 {
 	heals_without_trace(handles_everything);
@@ -524,11 +609,15 @@ int main(void)
 	        cmocka_unit_test(process_without_marker_answers),
 	        cmocka_unit_test(process_under_seccomp_answers),
 	        cmocka_unit_test(process_with_used_stack_answers),
+	        cmocka_unit_test(process_on_another_stack_answers),
 	        cmocka_unit_test(batch_passes_data_and_reports_the_failed_call),
 	        cmocka_unit_test(single_call_runs_alone),
 	        cmocka_unit_test(target_heals_when_tracer_is_killed),
 	        cmocka_unit_test(threads_heal_when_tracer_is_killed),
 	        cmocka_unit_test(target_without_marker_heals_when_tracer_is_killed),
+	        cmocka_unit_test(target_with_used_stack_heals_when_tracer_is_killed),
+	        cmocka_unit_test(target_on_another_stack_heals_when_tracer_is_killed),
+	        cmocka_unit_test(target_heals_from_two_killed_tracers),
 	        cmocka_unit_test(filtered_target_survives_when_tracer_is_killed),
 	        cmocka_unit_test(strict_target_survives_when_tracer_is_killed),
 	        cmocka_unit_test(interrupted_calls_go_on),

@@ -53,9 +53,10 @@ size_t sp_stub_sigreturn_offset(void)
 	return (size_t)(sp_stub_sigreturn - sp_stub_start);
 }
 
-void sp_general_run_stub(struct user_regs_struct *general, remote_addr code)
+void sp_general_run_stub(struct user_regs_struct *general, remote_addr code, remote_addr stack)
 {
 	general->rip = code;
+	general->rsp = stack;
 	general->orig_rax = ~0ULL; /* not in a system call: nothing for the kernel to restart */
 }
 
