@@ -12,24 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-ssize_t sp_read_full(int fd, void *buffer, size_t size)
-{
-	size_t done = 0;
-
-	while (done < size) {
-		ssize_t got = read(fd, (char *)buffer + done, size - done);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return -errno;
-		if (got == 0)
-			break;
-		done += (size_t)got;
-	}
-	return (ssize_t)done;
-}
-
 ssize_t sp_pread_full(int fd, void *buffer, size_t size, off_t offset)
 {
 	size_t done = 0;
@@ -91,6 +73,24 @@ int sp_reopen(int fd, int flags, struct sp_error *err)
 	return opened < 0 ? sp_fail_errno(err, errno, "cannot open it once more") : opened;
 }
 
+static ssize_t read_full(int fd, void *buffer, size_t size)
+{
+	size_t done = 0;
+
+	while (done < size) {
+		ssize_t got = read(fd, (char *)buffer + done, size - done);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -errno;
+		if (got == 0)
+			break;
+		done += (size_t)got;
+	}
+	return (ssize_t)done;
+}
+
 int sp_read_file(int dirfd, const char *path, char **text, size_t *size, struct sp_error *err)
 {
 	sp_cleanup_close int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC);
@@ -106,7 +106,7 @@ int sp_read_file(int dirfd, const char *path, char **text, size_t *size, struct 
 		if (!larger)
 			return sp_fail_errno(err, ENOMEM, "cannot read %s", path);
 		buffer = larger;
-		got = sp_read_full(fd, buffer + used, capacity - used);
+		got = read_full(fd, buffer + used, capacity - used);
 		if (got < 0)
 			return sp_fail_errno(err, (int)-got, "cannot read %s", path);
 		used += (size_t)got;

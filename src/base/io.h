@@ -12,7 +12,6 @@
 struct sp_error;
 
 /** Reads until `size` bytes or the end of the file. Returns the bytes read or a negative errno. */
-ssize_t sp_read_full(int fd, void *buffer, size_t size);
 ssize_t sp_pread_full(int fd, void *buffer, size_t size, off_t offset);
 
 /** Writes all of it. Returns 0 or a negative errno. */

@@ -259,7 +259,7 @@ static int read_chunk(struct sp_page_index *index, const struct sp_record_reader
 	return 0;
 }
 
-int sp_page_index_read(struct sp_page_index *index, struct sp_record_reader *reader,
+static int read_chunks(struct sp_page_index *index, struct sp_record_reader *reader,
                        struct sp_error *err)
 {
 	struct sp_record record;
@@ -283,7 +283,7 @@ int sp_page_index_read_file(struct sp_page_index *index, int dirfd, struct sp_er
 
 	if (rc < 0)
 		return rc;
-	rc = sp_page_index_read(index, &reader, err);
+	rc = read_chunks(index, &reader, err);
 	sp_record_reader_close(&reader);
 	return rc;
 }

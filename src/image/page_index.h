@@ -59,9 +59,6 @@ int sp_page_index_add(struct sp_page_index *index, const Sealpoint__PageIndex *c
  * exactly), and lays the layers over each other.
  */
 int sp_page_index_complete(struct sp_page_index *index, struct sp_error *err);
-/** Reads all chunks and completes the index. Records of other types are passed over. */
-int sp_page_index_read(struct sp_page_index *index, struct sp_record_reader *reader,
-                       struct sp_error *err);
 /** The same with the pages.idx of a directory. */
 int sp_page_index_read_file(struct sp_page_index *index, int dirfd, struct sp_error *err);
 /** Forgets the object's pages outside of `ranges` (struct sp_range, ascending). */

@@ -11,7 +11,8 @@
 
 #define DELETED " (deleted)" /* what /proc appends to the path of an unlinked file */
 
-const char *sp_file_type_title(mode_t mode)
+/* "regular file", "directory", ... for the S_IFMT bits of a mode. */
+static const char *type_title(mode_t mode)
 {
 	switch (mode & S_IFMT) {
 	case S_IFREG:
@@ -102,7 +103,7 @@ static int refuse_lost(const struct sp_open_file *file, const char *path, struct
 	return sp_fail(err, EOPNOTSUPP,
 	               "it has been removed, and sealpoint cannot make a %s without a name again; "
 	               "let the program close it first",
-	               sp_file_type_title(file->stat.st_mode));
+	               type_title(file->stat.st_mode));
 }
 
 /* What /proc tells about one process is gone with it, and is another file in its next life. */
@@ -157,7 +158,7 @@ int sp_file_path_open(const char *path, int flags, mode_t type, struct sp_error 
 		return sp_fail_errno(err, errno, "%s was there at the dump and is needed", path);
 	if ((found.st_mode & S_IFMT) != type)
 		return sp_fail(err, EINVAL, "%s was a %s at the dump and is a %s now; put it back",
-		               path, sp_file_type_title(type), sp_file_type_title(found.st_mode));
+		               path, type_title(type), type_title(found.st_mode));
 	fd = open(path, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0)
 		return sp_fail_errno(err, errno, "cannot open %s", path);

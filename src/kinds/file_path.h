@@ -29,7 +29,4 @@ int sp_file_path_flags(const Sealpoint__OpenFile *file);
 /** False, and EBADMSG, unless the path of a record is an absolute one. */
 int sp_file_path_check(const char *path, struct sp_error *err);
 
-/** "regular file", "directory", ... for the S_IFMT bits of a mode. */
-const char *sp_file_type_title(mode_t mode);
-
 #endif

@@ -94,19 +94,27 @@ static int set_peek_offset(int fd, int offset, struct sp_error *err)
 	return sp_fail_errno(err, errno, "cannot set its peek offset");
 }
 
+/* What waits in a stream; of datagrams, the size of the first. */
+static int waiting_bytes(int fd, struct sp_error *err)
+{
+	int size;
+
+	if (ioctl(fd, FIONREAD, &size) < 0)
+		return sp_fail_errno(err, errno, "cannot ask how much waits to be read");
+	return size;
+}
+
 /*
  * A stream has no messages: with the peek offset off, one look gives all bytes up to a descriptor.
  */
 static int peek_stream(int fd, struct sp_unix_queue *queue, struct sp_error *err)
 {
 	sp_cleanup_free void *buffer = NULL;
+	int size = waiting_bytes(fd, err);
 	ssize_t got;
-	int size;
 
-	if (ioctl(fd, FIONREAD, &size) < 0)
-		return sp_fail_errno(err, errno, "cannot ask how much waits to be read");
-	if (!size)
-		return 0;
+	if (size <= 0)
+		return size;
 	buffer = sp_alloc((size_t)size);
 	if (set_peek_offset(fd, -1, err) < 0)
 		return -err->code;
@@ -124,14 +132,11 @@ static int peek_stream(int fd, struct sp_unix_queue *queue, struct sp_error *err
 static int peek_messages(int fd, bool known, struct sp_unix_queue *queue, struct sp_error *err)
 {
 	sp_cleanup_free void *buffer = NULL;
+	int size = waiting_bytes(fd, err);
 	ssize_t got;
-	int size;
 
-	/* The first message's size, for datagrams; only one that has content is looked at. */
-	if (ioctl(fd, FIONREAD, &size) < 0)
-		return sp_fail_errno(err, errno, "cannot ask how much waits to be read");
-	if (!size)
-		return 0;
+	if (size <= 0)
+		return size;
 	buffer = sp_alloc(MESSAGE_MAX);
 	if (set_peek_offset(fd, 0, err) < 0)
 		return -err->code;

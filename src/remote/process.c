@@ -713,12 +713,6 @@ void sp_process_forget(struct sp_process *process)
 
 /* --- memory --- */
 
-static int fail_read(int code, pid_t pid, remote_addr from, size_t size, struct sp_error *err)
-{
-	return sp_fail_errno(err, code, "cannot read %zu bytes at 0x%llx of process %d", size,
-	                     (unsigned long long)from, pid);
-}
-
 static int fail_write(int code, pid_t pid, remote_addr to, size_t size, struct sp_error *err)
 {
 	return sp_fail_errno(err, code, "cannot write %zu bytes at 0x%llx of process %d", size,
@@ -733,7 +727,9 @@ int sp_process_read(pid_t pid, remote_addr from, void *buffer, size_t size, stru
 
 	if (got == (ssize_t)size)
 		return 0;
-	return fail_read(got < 0 ? errno : EFAULT, pid, from, size, err);
+	return sp_fail_errno(err, got < 0 ? errno : EFAULT,
+	                     "cannot read %zu bytes at 0x%llx of process %d", size,
+	                     (unsigned long long)from, pid);
 }
 
 int sp_process_write(pid_t pid, remote_addr to, const void *buffer, size_t size,
@@ -746,20 +742,6 @@ int sp_process_write(pid_t pid, remote_addr to, const void *buffer, size_t size,
 	if (put == (ssize_t)size)
 		return 0;
 	return fail_write(put < 0 ? errno : EFAULT, pid, to, size, err);
-}
-
-int sp_process_read_forced(pid_t pid, remote_addr from, void *buffer, size_t size,
-                           struct sp_error *err)
-{
-	sp_cleanup_close int fd = sp_proc_open(pid, "mem", O_RDONLY, err);
-	ssize_t got;
-
-	if (fd < 0)
-		return fd;
-	got = sp_pread_full(fd, buffer, size, (off_t)from);
-	if (got == (ssize_t)size)
-		return 0;
-	return fail_read(got < 0 ? (int)-got : EFAULT, pid, from, size, err);
 }
 
 int sp_process_write_forced(pid_t pid, remote_addr to, const void *buffer, size_t size,

@@ -91,15 +91,12 @@ void sp_process_wait_a_little(const struct sp_process *process, unsigned *round)
 struct sp_thread *sp_process_add_thread(struct sp_process *process, pid_t tid);
 
 /**
- * Memory of the target by /proc-independent calls: process_vm_readv(2) and process_vm_writev(2).
- * All or an error. sp_process_read_forced() goes through /proc/PID/mem and reads PROT_NONE memory
- * too.
+ * Memory of the target, by process_vm_readv(2) and process_vm_writev(2): all of it or an error.
+ * sp_process_write_forced() goes through /proc/PID/mem, and writes what the program itself may not.
  */
 int sp_process_read(pid_t pid, remote_addr from, void *buffer, size_t size, struct sp_error *err);
 int sp_process_write(pid_t pid, remote_addr to, const void *buffer, size_t size,
                      struct sp_error *err);
-int sp_process_read_forced(pid_t pid, remote_addr from, void *buffer, size_t size,
-                           struct sp_error *err);
 int sp_process_write_forced(pid_t pid, remote_addr to, const void *buffer, size_t size,
                             struct sp_error *err);
 
