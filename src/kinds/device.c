@@ -44,7 +44,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	message.minor = minor(file->stat.st_rdev);
 	if (message.minor == MINOR_KMSG && (file->flags & O_ACCMODE) != O_WRONLY)
 		return sp_fail(
-		        err, EOPNOTSUPP,
+		        err, ENOTSUP,
 		        "how far it has been read cannot be saved; let the program close it first");
 	sp_blob_pack(body, &message.base);
 	return 0;

@@ -90,7 +90,7 @@ static int save_item(struct sp_file_saver *saver, const struct sp_open_file *epo
 		return sp_fail_errno(err, -current, "cannot compare what it watches by number %d",
 		                     item->number);
 	if (!current)
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "it watches a file that was added as descriptor %d, which is %s by "
 		               "now, although something keeps the file open; let the program "
 		               "remove it (EPOLL_CTL_DEL) before it closes the descriptor",
@@ -129,7 +129,7 @@ static int check_numbers(const struct sp_array *sorted, struct sp_error *err)
 	for (size_t i = 1; i < sorted->count; i++)
 		if (items[i].number == items[i - 1].number)
 			return sp_fail(
-			        err, EOPNOTSUPP,
+			        err, ENOTSUP,
 			        "it watches two files that were added as descriptor %d, one of "
 			        "which was closed since although something keeps it open; let the "
 			        "program remove it (EPOLL_CTL_DEL) before it closes the descriptor",

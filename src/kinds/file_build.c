@@ -176,7 +176,7 @@ static int check_file(const struct sp_file_builder *builder, const Sealpoint__Op
 	const struct sp_file_kind *kind = sp_file_kind_by_name(file->kind);
 
 	if (!kind)
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "this version of sealpoint does not know the kind \"%s\"; restore "
 		               "with the version that wrote the checkpoint, or a newer one",
 		               file->kind);

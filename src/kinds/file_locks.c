@@ -42,7 +42,7 @@ static int parse_lock(struct sp_file_lock *lock, pid_t pid, const char *line, st
 		               (int)strcspn(line, "\n"), line);
 	name = find_name(kind);
 	if (!name)
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "it has a file lease (%.*s): sealpoint cannot save leases; let the "
 		               "program give it up before the dump (fcntl F_SETLEASE, F_UNLCK)",
 		               (int)strcspn(line, "\n"), line);

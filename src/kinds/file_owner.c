@@ -9,7 +9,7 @@
 static int refuse_foreign(const struct f_owner_ex *owner, struct sp_error *err)
 {
 	return sp_fail(
-	        err, EOPNOTSUPP,
+	        err, ENOTSUP,
 	        "its signals go to %s %d, which does not belong to the process; let the program "
 	        "set the owner to itself or to nobody before the dump (fcntl F_SETOWN)",
 	        owner->type == F_OWNER_PGRP ? "process group" : "process", owner->pid);

@@ -92,15 +92,15 @@ static char *find_sibling(const char *path, const struct sp_open_file *file)
 static int refuse_lost(const struct sp_open_file *file, const char *path, struct sp_error *err)
 {
 	if (!ends_as_deleted(file->link))
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "its path leads to another file now, something has been mounted "
 		               "over it: take that mount away before the dump");
 	if (S_ISREG(file->stat.st_mode) && file->stat.st_nlink > 0 && file->number >= 0)
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "it has been unlinked there, and its other name is not known; give "
 		               "it one in the same directory with \"ln -L /proc/%d/fd/%d %s.kept\"",
 		               file->pid, file->number, path);
-	return sp_fail(err, EOPNOTSUPP,
+	return sp_fail(err, ENOTSUP,
 	               "it has been removed, and sealpoint cannot make a %s without a name again; "
 	               "let the program close it first",
 	               type_title(file->stat.st_mode));
@@ -117,11 +117,11 @@ int sp_file_path_find(const struct sp_open_file *file, char **path, struct sp_er
 	sp_cleanup_free char *last = sp_file_path_last(file);
 
 	if (file->link[0] != '/')
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "no path leads to it, its file system is not mounted any more; let "
 		               "the program close it first");
 	if (belongs_to_a_process(file->link))
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "it belongs to a process in /proc, which sealpoint cannot save yet; "
 		               "let the program close it first");
 	if (leads_to(file->link, file))

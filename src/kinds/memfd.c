@@ -63,7 +63,7 @@ static int get_seals(const struct sp_open_file *file, uint32_t *seals, struct sp
 	if (found < 0)
 		return sp_fail_errno(err, errno, "cannot read its seals");
 	if (found & ~SEALS_KNOWN)
-		return sp_fail(err, EOPNOTSUPP, "it has seals (0x%x) that sealpoint does not know",
+		return sp_fail(err, ENOTSUP, "it has seals (0x%x) that sealpoint does not know",
 		               (unsigned)found);
 	*seals = (uint32_t)found;
 	return 0;

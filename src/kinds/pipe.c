@@ -104,12 +104,12 @@ static int save_inherited(struct sp_file_saver *saver, const struct sp_open_file
 	const char *direction = reads(file->flags) ? "writes to" : "reads from";
 
 	if (file->number > STDERR_FILENO || file->flags & O_DIRECT)
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "a process outside of the dump %s its other end; end that process "
 		               "first, or connect the two by a FIFO with a name (mkfifo)",
 		               direction);
 	if (!saver->options->shell_job)
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "a process outside of the dump %s its other end; start the program "
 		               "with its %s redirected to a file, or give --shell-job to let it "
 		               "have that of the restore in its place",

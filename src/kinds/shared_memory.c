@@ -44,7 +44,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	Sealpoint__SharedMemory message = SEALPOINT__SHARED_MEMORY__INIT;
 
 	if (is_system_v(file))
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "it is a System V shared memory segment (shmget(2), id %lu), which "
 		               "sealpoint cannot save yet; have the program detach it (shmdt(2)) "
 		               "or use POSIX shared memory instead",

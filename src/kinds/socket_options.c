@@ -155,7 +155,7 @@ static int refuse_filter(int fd, struct sp_error *err)
 	if (!getsockopt(fd, SOL_SOCKET, SO_GET_FILTER, NULL, &instructions) && !instructions)
 		return 0;
 	if (instructions || errno == EACCES)
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "it has a BPF filter (SO_ATTACH_FILTER), which sealpoint cannot "
 		               "save yet; let the program detach it");
 	return 0;

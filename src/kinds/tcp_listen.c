@@ -36,7 +36,7 @@ static int check_waiting(struct sp_file_saver *saver, const struct sp_open_file 
 		return 0;
 	sp_inet_address_text(&socket->local, text);
 	if (!saver->options->tcp_close)
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "%u connections to %s wait for the program to accept them; let it "
 		               "do so, or give --tcp-close to drop them",
 		               waiting, text);

@@ -53,7 +53,7 @@ static int give_up_connection(struct sp_file_saver *saver, const struct sp_open_
 	if (!getpeername(file->fd, &peer.any, &size))
 		sp_inet_address_text(&peer, there);
 	if (!saver->options->tcp_close)
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "its connection from %s to %s is %s; close it at either end, or "
 		               "give --tcp-close to restore it closed",
 		               here, there, state_name(state));
@@ -76,7 +76,7 @@ static int refuse_error(int fd, struct sp_error *err)
 	struct pollfd poll_fd = {.fd = fd};
 
 	if (poll(&poll_fd, 1, 0) > 0 && (poll_fd.revents & POLLERR))
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "its connection has failed and the program has not seen the error "
 		               "yet; let it do so, or give --tcp-close to restore it closed");
 	return 0;

@@ -72,11 +72,11 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 
 	if (is_auxiliary(file, MINOR_PTMX))
 		return sp_fail(
-		        err, EOPNOTSUPP,
+		        err, ENOTSUP,
 		        "it is the master of a pseudoterminal, which sealpoint cannot save yet; "
 		        "dump the program that runs in the terminal, not the one that draws it");
 	if (!saver->options->shell_job)
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "the terminal belongs to somebody else; give --shell-job to let the "
 		               "program have the terminal of the restore in its place, or start it "
 		               "without one (setsid PROGRAM </dev/null >FILE 2>&1)");

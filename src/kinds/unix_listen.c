@@ -38,7 +38,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 		return -err->code;
 	if (state.receive_queue) {
 		sp_unix_name_text(&name.message.path, text);
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "%u connections to %s wait for the program to accept them; let it "
 		               "do so first",
 		               state.receive_queue, text);

@@ -60,13 +60,13 @@ static ssize_t peek(int fd, void *buffer, size_t size, bool known, struct sp_err
 	if (got < 0)
 		return sp_fail_errno(err, errno, "cannot look at what waits to be read");
 	if (had_descriptors(&header))
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "a descriptor was sent to it (SCM_RIGHTS) and has not been received "
 		               "yet; let the program receive it first");
 	if (header.msg_flags & MSG_TRUNC)
 		return sp_fail(err, EFBIG, "a message of more than %zu bytes waits in it", size);
 	if (!known && header.msg_namelen > offsetof(struct sockaddr_un, sun_path))
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "a datagram from another named socket (%.108s) waits in it; let the "
 		               "program read it first",
 		               sender.sun_path[0] ? sender.sun_path : sender.sun_path + 1);
@@ -122,7 +122,7 @@ static int peek_stream(int fd, struct sp_unix_queue *queue, struct sp_error *err
 	if (got < 0)
 		return (int)got;
 	if (got != size)
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "what waits in it comes from several senders or carries "
 		               "descriptors; let the program read it first");
 	add_message(queue, buffer, (size_t)size);

@@ -99,11 +99,11 @@ int sp_refuse_unsupported(const struct sp_open_file *file, struct sp_error *err)
 	sp_cleanup_free char *title = title_of(file, &remedy);
 
 	if (file->number < 0)
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "process %d has mapped %s (%s), which sealpoint cannot save yet: %s",
 		               file->pid, title, file->link, remedy);
 	return sp_fail(
-	        err, EOPNOTSUPP,
+	        err, ENOTSUP,
 	        "descriptor %d of process %d is %s (%s), which sealpoint cannot save yet: %s",
 	        file->number, file->pid, title, file->link, remedy);
 }

@@ -5,7 +5,7 @@
 #include "kinds/kind.h"
 
 /**
- * Fills in the refusal: EOPNOTSUPP, the descriptor or mapping by number, what it is, what to do.
+ * Fills in the refusal: ENOTSUP, the descriptor or mapping by number, what it is, what to do.
  */
 int sp_refuse_unsupported(const struct sp_open_file *file, struct sp_error *err);
 

@@ -43,7 +43,7 @@ static const struct {
 static int refuse(pid_t pid, const struct sp_vma *vma, const char *what, const char *remedy,
                   struct sp_error *err)
 {
-	return sp_fail(err, EOPNOTSUPP,
+	return sp_fail(err, ENOTSUP,
 	               "cannot save memory at 0x%" PRIx64 "-0x%" PRIx64
 	               " of process %d%s%s%s: it is %s; %s",
 	               vma->range.start, vma->range.end, pid, vma->path[0] ? " (" : "", vma->path,

@@ -190,7 +190,7 @@ static int check_threads(const struct sp_memory_build *build, const Sealpoint__V
 			continue;
 		memcpy(&general, thread->general.data, sizeof(general));
 		if (sp_range_contains(sp_vma_record_range(vdso), sp_instruction_pointer(&general)))
-			return sp_fail(err, EOPNOTSUPP,
+			return sp_fail(err, ENOTSUP,
 			               "thread %u of process %u was dumped while it ran code of "
 			               "its kernel's vDSO, and this kernel has another one; dump "
 			               "it again, or restore it where that kernel runs",
@@ -247,7 +247,7 @@ int sp_vdso_place(struct sp_memory_build *build, struct sp_error *err)
 	if (!vdso)
 		return move_home(build, &layout, NULL, err);
 	if (!parked_size)
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "process %u uses a vDSO, and this kernel gives none; boot it "
 		               "without vdso=0",
 		               build->process->pid);

@@ -193,7 +193,7 @@ static int replace(void *image, const struct sp_vdso_function *function, const u
                    size_t size, struct sp_error *err)
 {
 	if (size > function->size)
-		return sp_fail(err, EOPNOTSUPP,
+		return sp_fail(err, ENOTSUP,
 		               "%s in the program's vDSO is too short to be redirected; restore on "
 		               "a machine with the kernel of the dump",
 		               function->name);

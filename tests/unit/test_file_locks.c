@@ -139,8 +139,7 @@ static void lease_is_refused(void **state)
 	struct file_target target = file_target_start(lease);
 	struct sp_error err = {0};
 
-	assert_int_equal(sp_file_table_add_process(&target.table, &target.process, &err),
-	                 -EOPNOTSUPP);
+	assert_int_equal(sp_file_table_add_process(&target.table, &target.process, &err), -ENOTSUP);
 	assert_non_null(strstr(err.message, "lease"));
 	assert_non_null(strstr(err.message, "descriptor 3 of process"));
 	file_target_end(&target);

@@ -155,8 +155,7 @@ static void io_uring_is_refused_by_name(void **state)
 		skip_because("io_uring is not allowed here");
 	close(ring);
 	target = file_target_start(io_uring_and_file);
-	assert_int_equal(sp_file_table_add_process(&target.table, &target.process, &err),
-	                 -EOPNOTSUPP);
+	assert_int_equal(sp_file_table_add_process(&target.table, &target.process, &err), -ENOTSUP);
 	assert_non_null(strstr(err.message, "descriptor 3 of process "));
 	assert_non_null(strstr(err.message, "io_uring"));
 	file_target_end(&target);

@@ -27,7 +27,7 @@ static void terminal_is_refused_unless_asked_for(void **state)
 	open_pair();
 	target = file_target_start(on_a_terminal);
 	file_target_read(&target);
-	assert_int_equal(file_target_save(&target, &file_target_options, &err), -EOPNOTSUPP);
+	assert_int_equal(file_target_save(&target, &file_target_options, &err), -ENOTSUP);
 	assert_non_null(strstr(err.message, slave_path));
 	assert_non_null(strstr(err.message, "--shell-job"));
 	file_target_end(&target);
@@ -79,7 +79,7 @@ static void master_of_a_pseudoterminal_is_refused(void **state)
 	struct sp_error err = {0};
 
 	file_target_read(&target);
-	assert_int_equal(file_target_save(&target, &options, &err), -EOPNOTSUPP);
+	assert_int_equal(file_target_save(&target, &options, &err), -ENOTSUP);
 	assert_non_null(strstr(err.message, "the master of a pseudoterminal"));
 	file_target_end(&target);
 }
