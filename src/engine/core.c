@@ -466,8 +466,10 @@ int sp_write_core(struct sp_checkpoint *checkpoint, const char *path, struct sp_
 	        .segments = SP_ARRAY_OF(struct segment),
 	        .notes = SP_ARRAY_OF(char),
 	};
-	int rc = sp_file_builder_init(&core.files, checkpoint, &options, log, err);
+	int rc = sp_checkpoint_need_program(checkpoint, err);
 
+	if (rc == 0)
+		rc = sp_file_builder_init(&core.files, checkpoint, &options, log, err);
 	if (rc == 0) {
 		rc = write_file(&core, path, err);
 		sp_file_builder_release(&core.files);

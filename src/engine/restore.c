@@ -114,6 +114,9 @@ static int open_checkpoint(struct restore *restore, struct sp_error *err)
 
 	if (rc)
 		return rc;
+	rc = sp_checkpoint_need_program(restore->checkpoint, err);
+	if (rc)
+		return rc;
 	restore->record = sp_checkpoint_root(restore->checkpoint);
 	return sp_restore_check(restore->checkpoint, err);
 }

@@ -2,7 +2,9 @@
 #include "image/checkpoint_parts.h"
 
 #include "base/cleanup.h"
+#include "base/error.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 struct sp_checkpoint *sp_checkpoint_new(void)
@@ -25,14 +27,25 @@ static void release_messages(struct sp_array *messages)
 	sp_array_release(messages);
 }
 
-static void checkpoint_free(struct sp_checkpoint *checkpoint)
+static void release_records(struct sp_checkpoint *checkpoint)
 {
-	sp_page_store_close(checkpoint->pages);
 	release_messages(&checkpoint->processes);
 	release_messages(&checkpoint->threads);
 	release_messages(&checkpoint->vmas);
 	release_messages(&checkpoint->files);
 	release_messages(&checkpoint->descriptors);
+}
+
+void sp_checkpoint_retire(struct sp_checkpoint *checkpoint)
+{
+	sp_page_store_retire(checkpoint->pages);
+	release_records(checkpoint);
+}
+
+static void checkpoint_free(struct sp_checkpoint *checkpoint)
+{
+	sp_page_store_close(checkpoint->pages);
+	release_records(checkpoint);
 	if (checkpoint->manifest)
 		sealpoint__manifest__free_unpacked(checkpoint->manifest, NULL);
 	sp_close_scope(&checkpoint->dirfd);
@@ -47,6 +60,16 @@ void sp_checkpoint_close(struct sp_checkpoint *checkpoint)
 		checkpoint_free(checkpoint);
 		checkpoint = parent;
 	}
+}
+
+int sp_checkpoint_need_program(const struct sp_checkpoint *checkpoint, struct sp_error *err)
+{
+	if (!checkpoint->manifest->memory_only)
+		return 0;
+	return sp_fail(err, ENODATA,
+	               "%s holds memory only, as a parent for others; use a checkpoint that "
+	               "stands on it",
+	               checkpoint->path);
 }
 
 const Sealpoint__OpenFile *sp_checkpoint_file(const struct sp_checkpoint *checkpoint, uint32_t id)

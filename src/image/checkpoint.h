@@ -63,7 +63,8 @@ struct sp_checkpoint {
 	struct sp_array files;       /* Sealpoint__OpenFile *, files[i]->id == i + 1 */
 	struct sp_array descriptors; /* Sealpoint__Descriptor * */
 	struct sp_page_store *pages;
-	struct sp_checkpoint *parent; /* the checkpoint it stands on, or NULL; owned */
+	/* The checkpoint it stands on, or NULL; owned, and of use for its manifest and statistics. */
+	struct sp_checkpoint *parent;
 };
 
 /**
@@ -73,6 +74,8 @@ struct sp_checkpoint {
  */
 int sp_checkpoint_open(struct sp_checkpoint **checkpoint, const char *path, struct sp_error *err);
 void sp_checkpoint_close(struct sp_checkpoint *checkpoint);
+/** Fails if the checkpoint holds memory only, and no program that could run. */
+int sp_checkpoint_need_program(const struct sp_checkpoint *checkpoint, struct sp_error *err);
 /** All of open, and every byte of every file of the chain against its checksum. */
 int sp_checkpoint_verify(const char *path, struct sp_log *log, struct sp_error *err);
 

@@ -296,7 +296,7 @@ static int check_threads(struct checker *checker)
 	for (size_t i = 0; i < checker->processes.count; i++) {
 		const struct seen_process *seen = sp_array_at(&checker->processes, i);
 
-		if (seen->threads == 0)
+		if (seen->threads == 0 && !checker->checkpoint->manifest->memory_only)
 			return sp_fail(checker->err, EBADMSG, "process %" PRIu32 " has no thread",
 			               seen->process->pid);
 	}

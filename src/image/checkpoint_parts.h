@@ -6,6 +6,7 @@
 #define SEALPOINT_IMAGE_CHECKPOINT_PARTS_H
 
 #include "image/checkpoint.h"
+#include "image/page_store.h"
 
 #define SP_CHECKPOINT_ID_SIZE 16
 
@@ -28,8 +29,17 @@ int sp_file_checksum(int dirfd, const char *name, uint64_t *checksum, struct sp_
 
 /** An empty checkpoint, to be filled in; sp_checkpoint_close() frees it at any time. */
 struct sp_checkpoint *sp_checkpoint_new(void);
+/** Frees all but what a younger checkpoint needs that has looked through it. */
+void sp_checkpoint_retire(struct sp_checkpoint *checkpoint);
 
 /* --- checkpoint_reader.c --- */
+
+typedef int sp_member_visit(const struct sp_checkpoint *member, void *context,
+                            struct sp_error *err);
+
+/** As sp_checkpoint_open(); calls `visit` for each member of the chain while it is open wholly. */
+int sp_checkpoint_open_members(struct sp_checkpoint **checkpoint, const char *path,
+                               sp_member_visit *visit, void *context, struct sp_error *err);
 
 /** Unpacks all records into the arrays of the checkpoint. */
 int sp_checkpoint_read_records(struct sp_checkpoint *checkpoint, struct sp_record_reader *reader,

@@ -1,11 +1,14 @@
 /*
- * Opening a checkpoint and the chain it stands on: see checkpoint.h. The chain is followed upward
- * by the manifests, then opened from its oldest member down, so that each finds its parent checked.
+ * Opening a checkpoint and the chain it stands on: see checkpoint.h. From the youngest member on,
+ * each is opened and checked, and its page store is looked through into the next one's. Of those
+ * below the youngest only the manifest and the contents of pages are kept, and no directory stays
+ * open: a chain of hundreds takes little more than one checkpoint.
  */
 #include "image/checkpoint_parts.h"
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/io.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -88,19 +91,23 @@ static int read_records(struct sp_checkpoint *checkpoint, struct sp_error *err)
 	return rc;
 }
 
+static int damaged(const struct sp_checkpoint *checkpoint, struct sp_error *err)
+{
+	if (err->code == EBADMSG)
+		return sp_error_context(err, "checkpoint %s is damaged, use another copy of it",
+		                        checkpoint->path);
+	return sp_error_context(err, "cannot open checkpoint %s", checkpoint->path);
+}
+
 static int open_contents(struct sp_checkpoint *checkpoint, struct sp_error *err)
 {
-	struct sp_page_store *parent = checkpoint->parent ? checkpoint->parent->pages : NULL;
-	int rc = sp_page_store_open(&checkpoint->pages, checkpoint->dirfd, parent, err);
+	int rc = sp_page_store_open_alone(&checkpoint->pages, checkpoint->dirfd, err);
 
 	if (rc == 0)
 		rc = read_records(checkpoint, err);
 	if (rc == 0)
 		rc = sp_checkpoint_check(checkpoint, err);
-	if (rc == -EBADMSG)
-		return sp_error_context(err, "checkpoint %s is damaged, use another copy of it",
-		                        checkpoint->path);
-	return rc < 0 ? sp_error_context(err, "cannot open checkpoint %s", checkpoint->path) : 0;
+	return rc < 0 ? damaged(checkpoint, err) : 0;
 }
 
 /* --- the chain --- */
@@ -126,42 +133,90 @@ static int check_link(const struct sp_checkpoint *youngest, const struct sp_chec
 	return 0;
 }
 
-/* Reads the manifest of the parent of `child`, if it has one, and hangs it there. */
+/*
+ * Where the parent is: as the relative path leads from where the child really is, without "..", so
+ * that paths do not grow down the chain.
+ */
+static char *parent_path(const struct sp_checkpoint *child)
+{
+	const char *relative = child->manifest->parent_path;
+	sp_cleanup_free char *self = sp_format("/proc/self/fd/%d", child->dirfd);
+	sp_cleanup_free char *path = NULL;
+
+	if (sp_read_link(AT_FDCWD, self, &path, NULL) < 0)
+		return sp_format("%s/%s", child->path, relative);
+	while (strncmp(relative, "../", 3) == 0 && strrchr(path, '/') > path) {
+		*strrchr(path, '/') = '\0';
+		relative += 3;
+	}
+	return sp_format("%s/%s", path, relative);
+}
+
+/* Reads the manifest of the parent of `child`, and hangs it there. */
 static int open_parent(const struct sp_checkpoint *youngest, struct sp_checkpoint *child,
                        struct sp_error *err)
 {
-	const char *relative = child->manifest->parent_path;
-	struct sp_checkpoint *parent;
-	int printed, rc;
+	struct sp_checkpoint *parent = child->parent = sp_checkpoint_new();
+	sp_cleanup_free char *path = parent_path(child);
+	int printed = snprintf(parent->path, sizeof(parent->path), "%s", path), rc;
 
-	if (relative[0] == '\0')
-		return 0;
-	parent = child->parent = sp_checkpoint_new();
-	printed = snprintf(parent->path, sizeof(parent->path), "%s/%s", child->path, relative);
 	if (printed < 0 || (size_t)printed >= sizeof(parent->path))
 		return sp_fail_errno(err, ENAMETOOLONG, "cannot open the parent of checkpoint %s",
 		                     child->path);
-	rc = open_directory(parent, child->dirfd, relative, err);
-	if (rc < 0)
-		return sp_error_context(err, "checkpoint %s needs its parent", child->path);
-	return check_link(youngest, child, parent, err);
+	rc = open_directory(parent, child->dirfd, child->manifest->parent_path, err);
+	if (rc == -ENOENT && parent->dirfd < 0)
+		return sp_fail(err, ENOENT,
+		               "%s, the parent of %s, is not there; put it back, or use a "
+		               "checkpoint that was merged",
+		               parent->path, child->path);
+	return rc < 0 ? rc : check_link(youngest, child, parent, err);
 }
 
-static int open_chain(struct sp_checkpoint *youngest, struct sp_error *err)
+/* Opens what lies below `child`, and lets the youngest see through to it. */
+static int open_below(struct sp_checkpoint *youngest, struct sp_checkpoint *child,
+                      sp_member_visit *visit, void *context, struct sp_error *err)
 {
-	sp_cleanup_array struct sp_array chain = SP_ARRAY_OF(struct sp_checkpoint *);
+	int rc = open_parent(youngest, child, err);
+
+	if (child != youngest)
+		close(sp_steal_fd(&child->dirfd));
+	if (rc == 0)
+		rc = open_contents(child->parent, err);
+	if (rc == 0 && visit)
+		rc = visit(child->parent, context, err);
+	if (rc < 0)
+		return rc;
+	rc = sp_page_store_look_through(youngest->pages, child->parent->pages, err);
+	sp_checkpoint_retire(child->parent);
+	return rc < 0 ? damaged(child, err) : 0;
+}
+
+static int open_chain(struct sp_checkpoint *youngest, sp_member_visit *visit, void *context,
+                      struct sp_error *err)
+{
+	struct sp_checkpoint *level = youngest;
 	int rc = open_directory(youngest, AT_FDCWD, youngest->path, err);
 
-	for (struct sp_checkpoint *level = youngest; rc == 0 && level; level = level->parent) {
-		sp_array_append(&chain, &level);
-		rc = open_parent(youngest, level, err);
+	if (rc == 0)
+		rc = open_contents(youngest, err);
+	if (rc == 0 && visit)
+		rc = visit(youngest, context, err);
+	if (rc < 0)
+		return rc;
+	while (level->manifest->parent_path[0]) {
+		rc = open_below(youngest, level, visit, context, err);
+		if (rc < 0)
+			return sp_error_context(err, "cannot open checkpoint %s", youngest->path);
+		level = level->parent;
 	}
-	for (size_t i = chain.count; rc == 0 && i-- > 0;)
-		rc = open_contents(sp_array_pointer(&chain, i), err);
-	return rc;
+	if (level != youngest)
+		close(sp_steal_fd(&level->dirfd));
+	rc = sp_page_store_check_whole(youngest->pages, err);
+	return rc < 0 ? damaged(level, err) : 0;
 }
 
-int sp_checkpoint_open(struct sp_checkpoint **checkpoint, const char *path, struct sp_error *err)
+int sp_checkpoint_open_members(struct sp_checkpoint **checkpoint, const char *path,
+                               sp_member_visit *visit, void *context, struct sp_error *err)
 {
 	struct sp_checkpoint *opened = sp_checkpoint_new();
 	int printed = snprintf(opened->path, sizeof(opened->path), "%s", path);
@@ -170,10 +225,15 @@ int sp_checkpoint_open(struct sp_checkpoint **checkpoint, const char *path, stru
 	if (printed < 0 || (size_t)printed >= sizeof(opened->path))
 		rc = sp_fail_errno(err, ENAMETOOLONG, "cannot open checkpoint %s", path);
 	else
-		rc = open_chain(opened, err);
+		rc = open_chain(opened, visit, context, err);
 	if (rc < 0)
 		sp_checkpoint_close(opened);
 	else
 		*checkpoint = opened;
 	return rc;
+}
+
+int sp_checkpoint_open(struct sp_checkpoint **checkpoint, const char *path, struct sp_error *err)
+{
+	return sp_checkpoint_open_members(checkpoint, path, NULL, NULL, err);
 }

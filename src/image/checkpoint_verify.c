@@ -56,8 +56,7 @@ static int verify_files(const struct sp_checkpoint *checkpoint, struct sp_error 
 	return 0;
 }
 
-static int verify_one(const struct sp_checkpoint *checkpoint, struct sp_log *log,
-                      struct sp_error *err)
+static int verify_one(const struct sp_checkpoint *checkpoint, void *log, struct sp_error *err)
 {
 	int rc = verify_files(checkpoint, err);
 
@@ -66,6 +65,7 @@ static int verify_one(const struct sp_checkpoint *checkpoint, struct sp_log *log
 	if (rc < 0)
 		return sp_error_context(err, "checkpoint %s is damaged, use another copy of it",
 		                        checkpoint->path);
+	sp_verbose(log, "%s is intact", checkpoint->path);
 	warn_of_strangers(checkpoint, log);
 	return 0;
 }
@@ -73,13 +73,9 @@ static int verify_one(const struct sp_checkpoint *checkpoint, struct sp_log *log
 int sp_checkpoint_verify(const char *path, struct sp_log *log, struct sp_error *err)
 {
 	struct sp_checkpoint *checkpoint;
-	int rc = sp_checkpoint_open(&checkpoint, path, err);
+	int rc = sp_checkpoint_open_members(&checkpoint, path, verify_one, log, err);
 
-	if (rc < 0)
-		return rc;
-	for (const struct sp_checkpoint *level = checkpoint; rc == 0 && level;
-	     level = level->parent)
-		rc = verify_one(level, log, err);
-	sp_checkpoint_close(checkpoint);
+	if (rc == 0)
+		sp_checkpoint_close(checkpoint);
 	return rc;
 }

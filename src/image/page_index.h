@@ -88,5 +88,8 @@ static inline const struct sp_index_run *sp_page_index_run(const struct sp_page_
 
 /** Makes the sorted runs of several layers into runs that do not overlap. */
 void sp_page_layers_flatten(struct sp_array *runs);
+/** Appends the part of `run` from `page` to `end`, as one with the last run if it goes on there. */
+void sp_page_runs_append(struct sp_array *runs, const struct sp_index_run *run, uint64_t page,
+                         uint64_t end);
 
 #endif

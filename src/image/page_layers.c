@@ -25,23 +25,22 @@ struct sweep {
 static bool goes_on(const struct sp_index_run *before, const struct sp_index_run *run)
 {
 	if (before->object != run->object || before->page + before->pages != run->page ||
-	    before->state != run->state || before->layer != run->layer)
+	    before->state != run->state)
 		return false;
 	return run->state != SP_PAGE_DATA ||
 	       (before->frame == run->frame && before->place + before->pages == run->place);
 }
 
-/* The pages of `run` from `page` to `end` are visible. */
-static void append_piece(struct sp_array *flat, const struct sp_index_run *run, uint64_t page,
+void sp_page_runs_append(struct sp_array *runs, const struct sp_index_run *run, uint64_t page,
                          uint64_t end)
 {
-	struct sp_index_run *before = flat->count ? sp_array_at(flat, flat->count - 1) : NULL;
+	struct sp_index_run *before = runs->count ? sp_array_at(runs, runs->count - 1) : NULL;
 	struct sp_index_run piece = sp_index_run_part(run, page, end);
 
 	if (before && goes_on(before, &piece))
 		before->pages += piece.pages;
 	else
-		sp_array_append(flat, &piece);
+		sp_array_append(runs, &piece);
 }
 
 /* The open run of the topmost of `layers` that goes on behind `page`, or NULL. */
@@ -73,7 +72,7 @@ static void sweep_to(struct sweep *sweep, uint64_t page, uint64_t end)
 		run_end = run->page + run->pages;
 		if (run_end > end)
 			run_end = end;
-		append_piece(&sweep->flat, run, page, run_end);
+		sp_page_runs_append(&sweep->flat, run, page, run_end);
 		page = run_end;
 	}
 }

@@ -1,5 +1,10 @@
 /*
- * The page store as its readers see it: the index, and pages.img mapped as a whole.
+ * The page store as its readers see it: an index of all that a chain of checkpoints says together,
+ * and pages.img mapped as a whole.
+ *
+ * Where the index of a store says PARENT, what the store below it says is put in its place, and so
+ * on down the chain. So a page is found in one step, however long the chain is, and of the stores
+ * below nothing is needed any more but their frames.
  *
  * The mapping is never touched before the kernel was asked to read the part in: a file that was cut
  * off meanwhile, or a disk that fails, is then an error and not a SIGBUS.
@@ -9,41 +14,57 @@
 
 #include "image/page_index.h"
 
+/** A frame of one of the stores of a chain. */
+struct sp_chain_frame {
+	const struct sp_page_store *store;
+	uint32_t number; /* in that store */
+};
+
 struct sp_cached_frame {
-	const struct sp_page_store *store; /* whose frame; NULL: empty */
-	uint32_t frame;
-	uint64_t used; /* the larger, the later */
-	const uint8_t *pages;
+	bool used_before;     /* has a decoder */
+	uint32_t frame;       /* of the chain */
+	uint64_t used;        /* the larger, the later */
+	const uint8_t *pages; /* NULL: could not be read */
 	struct sp_frame_decoder decoder;
 };
 
 #define SP_CACHED_FRAMES 4
 
 struct sp_page_store {
-	struct sp_page_store *parent;
-	struct sp_page_index index;
+	struct sp_page_index index; /* its DATA runs have frames by their numbers in `frames` */
+	struct sp_array frames;     /* struct sp_chain_frame: its own first, then those below */
+	struct sp_page_stats stats; /* of what this store alone says, once `counted` */
+	bool counted;
 	uint8_t *bytes; /* pages.img */
 	/* for sp_page_store_read() */
 	struct sp_cached_frame cache[SP_CACHED_FRAMES];
 	uint64_t uses;
 };
 
-/** Where contents of a page really are: the chain of PARENT states is followed. */
-struct sp_resolved {
-	struct sp_page_store *store;    /* whose run it is */
-	const struct sp_index_run *run; /* never PARENT; NULL: these pages were never added */
-	uint64_t page, end;             /* for all of these pages it is so */
-};
+/** Opens a store and checks it. PARENT pages are not resolved yet. */
+int sp_page_store_open_alone(struct sp_page_store **store, int dirfd, struct sp_error *err);
+/**
+ * Puts what `below`, the parent of the store (or of the one that was looked through last) says in
+ * the place of PARENT. That must live as long. Fails if it does not know such a page.
+ */
+int sp_page_store_look_through(struct sp_page_store *store, const struct sp_page_store *below,
+                               struct sp_error *err);
+/** Fails if there is a PARENT page left: all of the chain was looked through. */
+int sp_page_store_check_whole(const struct sp_page_store *store, struct sp_error *err);
+/** Frees all but what those that have looked through it need. */
+void sp_page_store_retire(struct sp_page_store *store);
 
-/** Resolves the page at the start of `page` to `end`, and says for how many more it is the same. */
-struct sp_resolved sp_page_store_resolve(struct sp_page_store *store, uint32_t object,
-                                         uint64_t page, uint64_t end);
+/** A frame of the chain that the store is the youngest of. */
+static inline const struct sp_chain_frame *sp_page_store_chain_frame(
+        const struct sp_page_store *store, uint32_t frame)
+{
+	return sp_array_at(&store->frames, frame);
+}
 
 /** Brings in a frame as it is stored, checks it, decodes it. `*pages` as sp_frame_decode() says. */
-int sp_page_store_frame(const struct sp_page_store *store, uint32_t frame,
-                        struct sp_frame_decoder *decoder, const uint8_t **pages,
-                        struct sp_error *err);
+int sp_chain_frame_read(const struct sp_chain_frame *frame, struct sp_frame_decoder *decoder,
+                        const uint8_t **pages, struct sp_error *err);
 /** Lets the memory go that reading the frame took; its pages can still be read, a bit slower. */
-void sp_page_store_drop(const struct sp_page_store *store, uint32_t frame);
+void sp_chain_frame_drop(const struct sp_chain_frame *frame);
 
 #endif

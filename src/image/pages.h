@@ -120,7 +120,8 @@ struct sp_page_sink {
 int sp_page_store_open(struct sp_page_store **store, int dirfd, struct sp_page_store *parent,
                        struct sp_error *err);
 void sp_page_store_close(struct sp_page_store *store);
-void sp_page_store_stats(const struct sp_page_store *store, struct sp_page_stats *stats);
+/** What this store says and holds, without those below it: pages of the chain count as PARENT. */
+void sp_page_store_stats(struct sp_page_store *store, struct sp_page_stats *stats);
 
 /**
  * Calls `visit` for the runs of an object inside `within`, ascending; stops at a non-zero return.

@@ -1,10 +1,9 @@
 /*
  * Loading an object: all its contents, given to a sink by a pool of workers; and verifying a store.
  *
- * The work is divided by frames, not by addresses. For each layer of each store of the chain the
- * runs that it has of the object are gone through, and of each frame the parts that no younger store
- * has replaced are gathered: so each frame is read and decoded once, however finely layers and deltas
- * have cut it.
+ * The work is divided by frames, not by addresses. The runs of the object are sorted by the frames
+ * that they are in: so each frame is read and decoded once, however finely rounds and deltas have
+ * cut it.
  */
 #include "image/page_store.h"
 #include "image/pool.h"
@@ -24,8 +23,7 @@ struct part {
 };
 
 struct load_job {
-	const struct sp_page_store *store; /* whose frame */
-	uint32_t frame;
+	struct sp_chain_frame frame;
 	size_t part_count;
 	struct part parts[SP_FRAME_PAGES];
 };
@@ -67,10 +65,10 @@ static int run_load(void *context, unsigned worker, void *work, struct sp_error 
 		return 0;
 	if (!decoder->zstd)
 		sp_frame_decoder_init(decoder);
-	rc = sp_page_store_frame(job->store, job->frame, decoder, &pages, err);
+	rc = sp_chain_frame_read(&job->frame, decoder, &pages, err);
 	if (rc == 0 && loader->sink)
 		rc = hand_out(loader->sink, job, pages, err);
-	sp_page_store_drop(job->store, job->frame);
+	sp_chain_frame_drop(&job->frame);
 	return rc;
 }
 
@@ -112,15 +110,15 @@ static int loader_finish(struct loader *loader, struct sp_error *err)
 }
 
 /* The job for a frame: the one that is being filled, or a new one. */
-static struct load_job *job_for(struct loader *loader, const struct sp_page_store *store,
-                                uint32_t frame)
+static struct load_job *job_for(struct loader *loader, const struct sp_chain_frame *frame)
 {
-	if (loader->filling && (loader->filling->store != store || loader->filling->frame != frame))
+	struct load_job *job = loader->filling;
+
+	if (job && (job->frame.store != frame->store || job->frame.number != frame->number))
 		submit(loader);
 	if (!loader->filling) {
 		loader->filling = sp_pool_claim(loader->pool);
-		loader->filling->store = store;
-		loader->filling->frame = frame;
+		loader->filling->frame = *frame;
 		loader->filling->part_count = 0;
 	}
 	return loader->filling;
@@ -128,14 +126,46 @@ static struct load_job *job_for(struct loader *loader, const struct sp_page_stor
 
 /* --- what is to be loaded --- */
 
-static void add_part(struct loader *loader, const struct sp_resolved *found)
+/* The DATA pages of a run are in a frame. */
+struct reference {
+	uint32_t frame; /* of the chain */
+	uint32_t run;   /* number in the index */
+};
+
+static int compare_references(const void *left, const void *right)
 {
-	struct load_job *job = job_for(loader, found->store, found->run->frame);
-	struct part part = {
-	        .page = found->page,
-	        .place = (uint32_t)(found->run->place + (found->page - found->run->page)),
-	        .pages = (uint32_t)(found->end - found->page),
-	};
+	const struct reference *a = left, *b = right;
+
+	return sp_compare(a->frame, b->frame) ?: sp_compare(a->run, b->run);
+}
+
+/* All DATA runs of the object between two pages, by frame. */
+static struct sp_array find_references(const struct sp_page_index *index, uint32_t object,
+                                       uint64_t page, uint64_t end)
+{
+	struct sp_array references = SP_ARRAY_OF(struct reference);
+	size_t number = sp_page_index_search(index, object, page);
+	const struct sp_index_run *run;
+	bool sorted = true;
+	uint32_t last = 0;
+
+	for (; (run = sp_page_index_run(index, object, number)) && run->page < end; number++) {
+		struct reference reference = {run->frame, (uint32_t)number};
+
+		if (run->state != SP_PAGE_DATA)
+			continue;
+		sorted = sorted && run->frame >= last;
+		last = run->frame;
+		sp_array_append(&references, &reference);
+	}
+	if (!sorted)
+		sp_array_sort(&references, compare_references);
+	return references;
+}
+
+static void add_part(struct load_job *job, const struct sp_index_run *run)
+{
+	struct part part = {run->page, run->place, (uint32_t)run->pages};
 	struct part *last = &job->parts[job->part_count ? job->part_count - 1 : 0];
 
 	if (job->part_count > 0 && last->page + last->pages == part.page &&
@@ -145,43 +175,21 @@ static void add_part(struct loader *loader, const struct sp_resolved *found)
 		job->parts[job->part_count++] = part;
 }
 
-/* Adds what is still visible, from the youngest store, of one run of an older one. */
-static void add_visible(struct loader *loader, struct sp_page_store *youngest,
-                        const struct sp_page_store *level, const struct sp_index_run *run,
-                        uint64_t page, uint64_t end)
+static void load_data(struct loader *loader, const struct sp_page_store *store, uint32_t object,
+                      uint64_t page, uint64_t end)
 {
-	while (page < end) {
-		struct sp_resolved found = sp_page_store_resolve(youngest, run->object, page, end);
+	sp_cleanup_array struct sp_array references =
+	        find_references(&store->index, object, page, end);
 
-		if (found.store == level && found.run == run)
-			add_part(loader, &found);
-		page = found.end;
+	for (size_t i = 0; i < references.count && !sp_pool_failed(loader->pool); i++) {
+		const struct reference *reference = sp_array_at(&references, i);
+		const struct sp_index_run *run = sp_array_at(&store->index.runs, reference->run);
+		uint64_t run_end = run->page + run->pages;
+		struct sp_index_run part = sp_index_run_part(
+		        run, run->page > page ? run->page : page, run_end < end ? run_end : end);
+
+		add_part(job_for(loader, sp_page_store_chain_frame(store, run->frame)), &part);
 	}
-}
-
-static void load_layer(struct loader *loader, struct sp_page_store *youngest,
-                       const struct sp_page_store *level, uint32_t layer, uint32_t object,
-                       uint64_t page, uint64_t end)
-{
-	const struct sp_index_run *run;
-	size_t number = sp_page_index_search(&level->index, object, page);
-
-	while ((run = sp_page_index_run(&level->index, object, number++)) && run->page < end &&
-	       !sp_pool_failed(loader->pool)) {
-		uint64_t from = run->page > page ? run->page : page;
-		uint64_t to = run->page + run->pages < end ? run->page + run->pages : end;
-
-		if (run->state == SP_PAGE_DATA && run->layer == layer)
-			add_visible(loader, youngest, level, run, from, to);
-	}
-}
-
-static void load_level(struct loader *loader, struct sp_page_store *youngest,
-                       const struct sp_page_store *level, uint32_t object, struct sp_range within)
-{
-	for (uint32_t layer = 0; layer < level->index.layers; layer++)
-		load_layer(loader, youngest, level, layer, object, within.start / SP_PAGE_SIZE,
-		           within.end / SP_PAGE_SIZE);
 }
 
 struct zero_visit {
@@ -207,8 +215,8 @@ int sp_page_store_load(struct sp_page_store *store, uint32_t object, struct sp_r
 	int rc = loader_start(&loader, sink, workers, &own);
 
 	if (rc == 0) {
-		for (struct sp_page_store *level = store; level; level = level->parent)
-			load_level(&loader, store, level, object, within);
+		load_data(&loader, store, object, within.start / SP_PAGE_SIZE,
+		          within.end / SP_PAGE_SIZE);
 		if (sink->zero)
 			rc = sp_page_store_walk(store, object, within, visit_zero, &visit, &own);
 		if (rc < 0)
@@ -229,10 +237,11 @@ int sp_page_store_verify(struct sp_page_store *store, struct sp_log *log, struct
 
 	for (uint32_t i = 0; rc == 0 && i < store->index.frames.count; i++) {
 		const struct sp_frame *frame = sp_array_at(&store->index.frames, i);
+		struct sp_chain_frame place = {store, i};
 
 		if (sp_pool_failed(loader.pool))
 			break;
-		job_for(&loader, store, i);
+		job_for(&loader, &place);
 		done += frame->size;
 		sp_progress(log, "verifying", done, store->index.file_size);
 	}

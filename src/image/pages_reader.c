@@ -1,6 +1,6 @@
 /*
- * Reading the page store: opening, walking, and reading single pieces; see pages.h. Loading whole
- * address spaces is pages_load.c.
+ * Reading the page store: opening, looking through a chain, walking, and reading single pieces;
+ * see pages.h and page_store.h. Loading whole address spaces is pages_load.c.
  */
 #include "image/checkpoint.h"
 #include "image/page_store.h"
@@ -41,59 +41,40 @@ static int map_pages(struct sp_page_store *store, int dirfd, struct sp_error *er
 	return 0;
 }
 
-/*
- * Every PARENT page must be known to the parent; as that was checked itself, the chain is whole.
- */
-static int check_parent_run(const struct sp_page_store *store, const struct sp_index_run *run,
-                            struct sp_error *err)
+int sp_page_store_open_alone(struct sp_page_store **store, int dirfd, struct sp_error *err)
 {
-	const struct sp_page_index *index = &store->parent->index;
-	uint64_t page = run->page, end = run->page + run->pages;
-	size_t number = sp_page_index_search(index, run->object, page);
+	struct sp_page_store *opened = sp_alloc_zeroed(1, sizeof(*opened));
+	int rc;
 
-	for (; page < end; number++) {
-		const struct sp_index_run *parent = sp_page_index_run(index, run->object, number);
-
-		if (!parent || parent->page > page)
-			return sp_fail(err, EBADMSG,
-			               "%s: page %" PRIu64 " of object %" PRIu32
-			               " is not in the parent checkpoint",
-			               SP_IMAGE_PAGE_INDEX, page, run->object);
-		page = parent->page + parent->pages;
+	opened->frames = SP_ARRAY_OF(struct sp_chain_frame);
+	rc = map_pages(opened, dirfd, err);
+	if (rc == 0)
+		rc = sp_page_index_read_file(&opened->index, dirfd, err);
+	if (rc < 0) {
+		sp_page_store_close(opened);
+		return rc;
 	}
-	return 0;
-}
+	for (size_t i = 0; i < opened->index.frames.count; i++) {
+		struct sp_chain_frame frame = {opened, (uint32_t)i};
 
-static int check_parent_runs(const struct sp_page_store *store, struct sp_error *err)
-{
-	for (size_t i = 0; i < store->index.runs.count; i++) {
-		const struct sp_index_run *run = sp_array_at(&store->index.runs, i);
-
-		if (run->state != SP_PAGE_PARENT)
-			continue;
-		if (!store->parent)
-			return sp_fail(err, EBADMSG,
-			               "%s: page %" PRIu64 " of object %" PRIu32
-			               " is in a parent, but this checkpoint has none",
-			               SP_IMAGE_PAGE_INDEX, run->page, run->object);
-		if (check_parent_run(store, run, err) < 0)
-			return -EBADMSG;
+		sp_array_append(&opened->frames, &frame);
 	}
+	*store = opened;
 	return 0;
 }
 
 int sp_page_store_open(struct sp_page_store **store, int dirfd, struct sp_page_store *parent,
                        struct sp_error *err)
 {
-	struct sp_page_store *opened = sp_alloc_zeroed(1, sizeof(*opened));
-	int rc;
+	struct sp_page_store *opened;
+	int rc = sp_page_store_open_alone(&opened, dirfd, err);
 
-	opened->parent = parent;
-	rc = map_pages(opened, dirfd, err);
+	if (rc < 0)
+		return rc;
+	if (parent)
+		rc = sp_page_store_look_through(opened, parent, err);
 	if (rc == 0)
-		rc = sp_page_index_read_file(&opened->index, dirfd, err);
-	if (rc == 0)
-		rc = check_parent_runs(opened, err);
+		rc = sp_page_store_check_whole(opened, err);
 	if (rc < 0)
 		sp_page_store_close(opened);
 	else
@@ -101,64 +82,130 @@ int sp_page_store_open(struct sp_page_store **store, int dirfd, struct sp_page_s
 	return rc;
 }
 
+/* What the index says as long as it is only this store's. */
+static void count(struct sp_page_store *store)
+{
+	if (!store->counted)
+		sp_page_index_stats(&store->index, &store->stats);
+	store->counted = true;
+}
+
+void sp_page_store_retire(struct sp_page_store *store)
+{
+	count(store);
+	sp_array_release(&store->index.runs);
+	sp_array_release(&store->frames);
+}
+
 void sp_page_store_close(struct sp_page_store *store)
 {
 	if (!store)
 		return;
 	for (size_t i = 0; i < SP_CACHED_FRAMES; i++) {
-		if (store->cache[i].store)
+		if (store->cache[i].used_before)
 			sp_frame_decoder_release(&store->cache[i].decoder);
 	}
 	if (store->bytes)
 		munmap(store->bytes, store->index.file_size);
+	sp_array_release(&store->frames);
 	sp_page_index_release(&store->index);
 	free(store);
 }
 
-void sp_page_store_stats(const struct sp_page_store *store, struct sp_page_stats *stats)
+void sp_page_store_stats(struct sp_page_store *store, struct sp_page_stats *stats)
 {
-	sp_page_index_stats(&store->index, stats);
+	count(store);
+	*stats = store->stats;
+}
+
+/* --- the chain --- */
+
+/* Appends what `below` says of a PARENT run, with its frames numbered from `base`. */
+static int append_below(struct sp_array *runs, const struct sp_index_run *run,
+                        const struct sp_page_index *below, size_t base, struct sp_error *err)
+{
+	uint64_t page = run->page, end = run->page + run->pages;
+
+	for (size_t i = sp_page_index_search(below, run->object, page); page < end; i++) {
+		const struct sp_index_run *found = sp_page_index_run(below, run->object, i);
+		struct sp_index_run renumbered;
+		uint64_t found_end;
+
+		if (!found || found->page > page)
+			return sp_fail(err, EBADMSG,
+			               "%s: page %" PRIu64 " of object %" PRIu32
+			               " is not in the parent checkpoint",
+			               SP_IMAGE_PAGE_INDEX, page, run->object);
+		renumbered = *found;
+		renumbered.frame += (uint32_t)base;
+		found_end = found->page + found->pages;
+		sp_page_runs_append(runs, &renumbered, page, found_end < end ? found_end : end);
+		page = found_end;
+	}
+	return 0;
+}
+
+int sp_page_store_look_through(struct sp_page_store *store, const struct sp_page_store *below,
+                               struct sp_error *err)
+{
+	struct sp_array runs = SP_ARRAY_OF(struct sp_index_run);
+	int rc = 0;
+
+	count(store);
+	for (size_t i = 0; i < store->index.runs.count && rc == 0; i++) {
+		const struct sp_index_run *run = sp_array_at(&store->index.runs, i);
+
+		if (run->state == SP_PAGE_PARENT)
+			rc = append_below(&runs, run, &below->index, store->frames.count, err);
+		else
+			sp_page_runs_append(&runs, run, run->page, run->page + run->pages);
+	}
+	sp_array_release(&store->index.runs);
+	store->index.runs = runs;
+	for (size_t i = 0; i < below->frames.count; i++)
+		sp_array_append(&store->frames, sp_array_at(&below->frames, i));
+	return rc;
+}
+
+int sp_page_store_check_whole(const struct sp_page_store *store, struct sp_error *err)
+{
+	for (size_t i = 0; i < store->index.runs.count; i++) {
+		const struct sp_index_run *run = sp_array_at(&store->index.runs, i);
+
+		if (run->state == SP_PAGE_PARENT)
+			return sp_fail(err, EBADMSG,
+			               "%s: page %" PRIu64 " of object %" PRIu32
+			               " is in a parent, but this checkpoint has none",
+			               SP_IMAGE_PAGE_INDEX, run->page, run->object);
+	}
+	return 0;
 }
 
 /* --- runs --- */
-
-struct sp_resolved sp_page_store_resolve(struct sp_page_store *store, uint32_t object,
-                                         uint64_t page, uint64_t end)
-{
-	for (;; store = store->parent) {
-		size_t number = sp_page_index_search(&store->index, object, page);
-		const struct sp_index_run *run = sp_page_index_run(&store->index, object, number);
-
-		if (!run || run->page > page) {
-			if (run && run->page < end)
-				end = run->page;
-			return (struct sp_resolved){store, NULL, page, end};
-		}
-		if (run->page + run->pages < end)
-			end = run->page + run->pages;
-		if (run->state != SP_PAGE_PARENT)
-			return (struct sp_resolved){store, run, page, end};
-	}
-}
 
 int sp_page_store_walk(struct sp_page_store *store, uint32_t object, struct sp_range within,
                        int (*visit)(void *context, const struct sp_page_run *run), void *context,
                        struct sp_error *err)
 {
-	uint64_t page = within.start / SP_PAGE_SIZE, end = within.end / SP_PAGE_SIZE;
+	size_t number = sp_page_index_search(&store->index, object, within.start / SP_PAGE_SIZE);
+	const struct sp_index_run *run;
 
-	while (page < end) {
-		struct sp_resolved found = sp_page_store_resolve(store, object, page, end);
-		struct sp_page_run run = {{page * SP_PAGE_SIZE, found.end * SP_PAGE_SIZE}, 0};
-		int rc = 0;
+	while ((run = sp_page_index_run(&store->index, object, number++)) != NULL) {
+		struct sp_page_run part = {
+		        {run->page * SP_PAGE_SIZE, (run->page + run->pages) * SP_PAGE_SIZE},
+		        (enum sp_page_state)run->state,
+		};
+		int rc;
 
-		if (found.run) {
-			run.state = (enum sp_page_state)found.run->state;
-			rc = visit(context, &run);
-		}
+		if (part.range.start >= within.end)
+			break;
+		if (part.range.start < within.start)
+			part.range.start = within.start;
+		if (part.range.end > within.end)
+			part.range.end = within.end;
+		rc = visit(context, &part);
 		if (rc != 0)
 			return rc;
-		page = found.end;
 	}
 	return 0;
 }
@@ -171,11 +218,11 @@ static struct sp_range frame_extent(const struct sp_frame *frame)
 	                         sp_page_up(frame->offset + frame->size)};
 }
 
-int sp_page_store_frame(const struct sp_page_store *store, uint32_t number,
-                        struct sp_frame_decoder *decoder, const uint8_t **pages,
-                        struct sp_error *err)
+int sp_chain_frame_read(const struct sp_chain_frame *chain_frame, struct sp_frame_decoder *decoder,
+                        const uint8_t **pages, struct sp_error *err)
 {
-	const struct sp_frame *frame = sp_array_at(&store->index.frames, number);
+	const struct sp_page_store *store = chain_frame->store;
+	const struct sp_frame *frame = sp_array_at(&store->index.frames, chain_frame->number);
 	struct sp_range extent = frame_extent(frame);
 
 	/* EINVAL: a kernel before 5.14, which has to fault the pages in one by one. */
@@ -186,9 +233,10 @@ int sp_page_store_frame(const struct sp_page_store *store, uint32_t number,
 	return sp_frame_decode(decoder, frame, store->bytes + frame->offset, pages, err);
 }
 
-void sp_page_store_drop(const struct sp_page_store *store, uint32_t number)
+void sp_chain_frame_drop(const struct sp_chain_frame *frame)
 {
-	struct sp_range extent = frame_extent(sp_array_at(&store->index.frames, number));
+	const struct sp_page_store *store = frame->store;
+	struct sp_range extent = frame_extent(sp_array_at(&store->index.frames, frame->number));
 
 	madvise(store->bytes + extent.start, sp_range_size(extent), MADV_DONTNEED);
 }
@@ -196,8 +244,8 @@ void sp_page_store_drop(const struct sp_page_store *store, uint32_t number)
 /* --- single pieces --- */
 
 /* Finds the frame in the cache, or puts it in the place that has not been used for longest. */
-static int cached_frame(struct sp_page_store *store, const struct sp_page_store *owner,
-                        uint32_t frame, const uint8_t **pages, struct sp_error *err)
+static int cached_frame(struct sp_page_store *store, uint32_t frame, const uint8_t **pages,
+                        struct sp_error *err)
 {
 	struct sp_cached_frame *place = &store->cache[0];
 	int rc;
@@ -205,7 +253,7 @@ static int cached_frame(struct sp_page_store *store, const struct sp_page_store 
 	for (size_t i = 0; i < SP_CACHED_FRAMES; i++) {
 		struct sp_cached_frame *cached = &store->cache[i];
 
-		if (cached->store == owner && cached->frame == frame && cached->pages) {
+		if (cached->pages && cached->frame == frame) {
 			cached->used = ++store->uses;
 			*pages = cached->pages;
 			return 0;
@@ -213,14 +261,15 @@ static int cached_frame(struct sp_page_store *store, const struct sp_page_store 
 		if (cached->used < place->used)
 			place = cached;
 	}
-	if (place->store)
-		sp_page_store_drop(place->store, place->frame);
+	if (place->used_before)
+		sp_chain_frame_drop(sp_page_store_chain_frame(store, place->frame));
 	else
 		sp_frame_decoder_init(&place->decoder);
-	place->store = owner;
+	place->used_before = true;
 	place->frame = frame;
 	place->pages = NULL;
-	rc = sp_page_store_frame(owner, frame, &place->decoder, &place->pages, err);
+	rc = sp_chain_frame_read(sp_page_store_chain_frame(store, frame), &place->decoder,
+	                         &place->pages, err);
 	if (rc < 0) {
 		place->pages = NULL;
 		return rc;
@@ -230,11 +279,10 @@ static int cached_frame(struct sp_page_store *store, const struct sp_page_store 
 	return 0;
 }
 
-/* Copies from pages that have one state. */
-static int read_piece(struct sp_page_store *store, const struct sp_resolved *found, uint64_t offset,
+/* Copies from pages that have one state; `run` NULL: they were never added. */
+static int read_piece(struct sp_page_store *store, const struct sp_index_run *run, uint64_t offset,
                       void *buffer, size_t size, struct sp_error *err)
 {
-	const struct sp_index_run *run = found->run;
 	const uint8_t *pages;
 	int rc;
 
@@ -245,12 +293,28 @@ static int read_piece(struct sp_page_store *store, const struct sp_resolved *fou
 		memset(buffer, 0, size);
 		return 0;
 	}
-	rc = cached_frame(store, found->store, run->frame, &pages, err);
+	rc = cached_frame(store, run->frame, &pages, err);
 	if (rc < 0)
 		return rc;
 	memcpy(buffer, pages + run->place * SP_PAGE_SIZE + (offset - run->page * SP_PAGE_SIZE),
 	       size);
 	return 0;
+}
+
+/* The run that has the page, or NULL; and how many bytes from `offset` on it is the same for. */
+static const struct sp_index_run *find_run(const struct sp_page_store *store, uint32_t object,
+                                           uint64_t offset, uint64_t *room)
+{
+	uint64_t page = offset / SP_PAGE_SIZE;
+	size_t number = sp_page_index_search(&store->index, object, page);
+	const struct sp_index_run *run = sp_page_index_run(&store->index, object, number);
+
+	if (run && run->page <= page) {
+		*room = (run->page + run->pages) * SP_PAGE_SIZE - offset;
+		return run;
+	}
+	*room = run ? run->page * SP_PAGE_SIZE - offset : UINT64_MAX;
+	return NULL;
 }
 
 int sp_page_store_read(struct sp_page_store *store, uint32_t object, uint64_t offset, void *buffer,
@@ -261,12 +325,10 @@ int sp_page_store_read(struct sp_page_store *store, uint32_t object, uint64_t of
 		return sp_fail(err, EINVAL, "there is nothing at %#" PRIx64 " in a checkpoint",
 		               offset);
 	while (size > 0) {
-		uint64_t page = offset / SP_PAGE_SIZE;
-		struct sp_resolved found = sp_page_store_resolve(
-		        store, object, page, sp_page_up(offset + size) / SP_PAGE_SIZE);
-		uint64_t room = found.end * SP_PAGE_SIZE - offset;
+		uint64_t room;
+		const struct sp_index_run *run = find_run(store, object, offset, &room);
 		size_t piece = size < room ? size : (size_t)room;
-		int rc = read_piece(store, &found, offset, buffer, piece, err);
+		int rc = read_piece(store, run, offset, buffer, piece, err);
 
 		if (rc < 0)
 			return rc;

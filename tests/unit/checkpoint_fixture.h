@@ -39,6 +39,7 @@ struct fixture {
 	struct sp_range pages[3]; /* that are added to the page store; the middle one is DATA */
 	struct sp_range early;    /* ZERO pages of a layer below, if not empty */
 	enum sp_page_state heap_state;
+	uint64_t in_parent; /* a bit for each page of the heap that is PARENT instead */
 	uint8_t general[sizeof(struct user_regs_struct)];
 	uint8_t xstate[SP_XSTATE_MAX + 1];
 	uint8_t heap[HEAP_PAGES * SP_PAGE_SIZE];
@@ -138,6 +139,24 @@ static inline int write_records(struct sp_record_writer *records, struct fixture
 	return status;
 }
 
+static inline int write_heap(struct sp_page_writer *pages, struct fixture *fixture, uint32_t object,
+                             uint32_t source, struct sp_error *err)
+{
+	struct sp_range range = fixture->pages[1], page = {range.start, range.start + SP_PAGE_SIZE};
+	int status = 0;
+
+	if (!fixture->in_parent)
+		return sp_page_writer_add(pages, object, range, fixture->heap_state, source, err);
+	for (unsigned i = 0; page.end <= range.end && status == 0; i++) {
+		status = sp_page_writer_add(pages, object, page,
+		                            fixture->in_parent >> i & 1 ? SP_PAGE_PARENT
+		                                                        : fixture->heap_state,
+		                            source, err);
+		page = (struct sp_range){page.end, page.end + SP_PAGE_SIZE};
+	}
+	return status;
+}
+
 static inline int write_pages(struct sp_page_writer *pages, struct fixture *fixture,
                               struct sp_error *err)
 {
@@ -153,10 +172,11 @@ static inline int write_pages(struct sp_page_writer *pages, struct fixture *fixt
 			status = sp_page_writer_next_layer(pages, err);
 	}
 	for (size_t i = 0; i < 3 && status == 0; i++) {
-		if (sp_range_size(fixture->pages[i]) > 0)
-			status = sp_page_writer_add(pages, object, fixture->pages[i],
-			                            i == 1 ? fixture->heap_state : outer[i], source,
-			                            err);
+		if (i == 1 && sp_range_size(fixture->pages[i]) > 0)
+			status = write_heap(pages, fixture, object, source, err);
+		else if (sp_range_size(fixture->pages[i]) > 0)
+			status = sp_page_writer_add(pages, object, fixture->pages[i], outer[i],
+			                            source, err);
 	}
 	return status;
 }
