@@ -6,6 +6,16 @@
 #include <errno.h>
 #include <sys/resource.h>
 
+void sp_raise_soft_limit(int resource)
+{
+	struct rlimit limit;
+
+	if (getrlimit((__rlimit_resource_t)resource, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit((__rlimit_resource_t)resource, &limit);
+}
+
 int sp_raise_descriptor_limit(uint64_t needed, struct sp_error *err)
 {
 	struct rlimit limit;

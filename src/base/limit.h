@@ -13,4 +13,9 @@ struct sp_error;
  */
 int sp_raise_descriptor_limit(uint64_t needed, struct sp_error *err);
 
+/**
+ * Raises a soft limit of sealpoint's own (RLIMIT_*) to the hard one, as far as that is possible.
+ */
+void sp_raise_soft_limit(int resource);
+
 #endif

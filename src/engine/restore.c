@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 struct restore {
@@ -274,9 +275,18 @@ static int write_pidfile(const struct restore *restore, struct sp_error *err)
 	return rc ? sp_fail_errno(err, -rc, "cannot write the pid file %s", path) : 0;
 }
 
+/* The stub has sealpoint's limits until it gets the program's own, when everything is made. */
+static int raise_limits(struct sp_error *err)
+{
+	sp_raise_soft_limit(RLIMIT_AS);
+	sp_raise_soft_limit(RLIMIT_DATA);
+	sp_raise_soft_limit(RLIMIT_MEMLOCK);
+	return sp_raise_descriptor_limit(0, err);
+}
+
 static int build(struct restore *restore, struct sp_error *err)
 {
-	int rc = sp_raise_descriptor_limit(0, err);
+	int rc = raise_limits(err);
 
 	if (!rc)
 		rc = open_checkpoint(restore, err);

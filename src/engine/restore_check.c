@@ -8,12 +8,15 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "image/vma_numbers.h"
 #include "kinds/kind.h"
 #include "proc/capability.h"
 #include "proc/stat.h"
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #define COLLECTED_NS 5000000000ULL
@@ -147,6 +150,36 @@ static int check_all_facets(const struct sp_checkpoint *checkpoint, struct sp_er
 	return rc;
 }
 
+/* Whether what the program has mapped fits into sealpoint's own hard limits, under which it is made. */
+static int check_limits(const struct sp_checkpoint *checkpoint, struct sp_error *err)
+{
+	struct {
+		__rlimit_resource_t resource;
+		const char *name;
+		uint64_t needed;
+	} limits[] = {{RLIMIT_AS, "RLIMIT_AS", 0}, {RLIMIT_DATA, "RLIMIT_DATA", 0}};
+
+	for (size_t i = 0; i < checkpoint->vmas.count; i++) {
+		const Sealpoint__Vma *vma = sp_array_pointer(&checkpoint->vmas, i);
+
+		limits[0].needed += vma->end - vma->start;
+		if (vma->prot & PROT_WRITE && !(vma->flags & (SP_VMA_SHARED | SP_VMA_GROWS_DOWN)))
+			limits[1].needed += vma->end - vma->start;
+	}
+	for (size_t i = 0; i < SP_COUNT_OF(limits); i++) {
+		struct rlimit own;
+
+		if (!getrlimit(limits[i].resource, &own) && limits[i].needed > own.rlim_max)
+			return sp_fail(err, ENOMEM,
+			               "the program has %llu KiB of memory, and sealpoint's own "
+			               "hard limit %s is %llu KiB; raise that (ulimit -H, "
+			               "prlimit(1))",
+			               (unsigned long long)limits[i].needed >> 10, limits[i].name,
+			               (unsigned long long)own.rlim_max >> 10);
+	}
+	return 0;
+}
+
 int sp_restore_check(const struct sp_checkpoint *checkpoint, struct sp_error *err)
 {
 	int rc = sp_capability_need_checkpoint("choose process ids", err);
@@ -155,5 +188,7 @@ int sp_restore_check(const struct sp_checkpoint *checkpoint, struct sp_error *er
 		rc = check_processor(checkpoint, err);
 	if (!rc)
 		rc = check_pids(checkpoint, err);
+	if (!rc)
+		rc = check_limits(checkpoint, err);
 	return rc ? rc : check_all_facets(checkpoint, err);
 }

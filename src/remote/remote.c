@@ -25,6 +25,7 @@
 #include "base/kernel_abi.h"
 #include "proc/status.h"
 #include "remote/remote_internal.h"
+#include "remote/room.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -551,6 +552,7 @@ int sp_remote_open(struct sp_remote *remote, struct sp_process *process, struct 
 	rc = remote->one_by_one ? take_hold_one_by_one(remote, err) : take_hold(remote, err);
 	if (rc) {
 		sp_remote_close(remote, NULL);
+		sp_room_explain(process->pid, err);
 		return sp_error_context(err, "cannot take control of process %d", process->pid);
 	}
 	return 0;

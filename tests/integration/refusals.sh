@@ -86,6 +86,41 @@ else
 	skip "$TEST_NAME/a 32-bit program" "no 32-bit programs can be built here"
 fi
 
+# A program at one of its limits has no room for the temporary pages. It is not harmed, and the way out works.
+cat >limited.py <<'P'
+import resource, sys, time
+
+kind, field = {"as": (resource.RLIMIT_AS, "VmSize"), "data": (resource.RLIMIT_DATA, "VmData")}[sys.argv[1]]
+used = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(field))
+resource.setrlimit(kind, ((used + 64) << 10, resource.RLIM_INFINITY))
+time.sleep(60)
+P
+is_limited() { # PID LIMIT
+	[[ $(prlimit --pid "$1" "--$2" --noheadings --raw --output SOFT) != unlimited && $(state_of "$1") == S ]]
+}
+for limit in as data; do
+	sleeping python3 limited.py $limit
+	wait_until 10 is_limited "$SLEEPER" $limit
+	refuses "a process at its limit of $limit" "$sealpoint" dump "$SLEEPER" -o new -- \
+		"process $SLEEPER (python3)" "has reached RLIMIT_${limit^^}" "prlimit --pid $SLEEPER --$limit="
+	[[ $(state_of "$SLEEPER") == S ]] || not_ok "$TEST_NAME/a process at its limit of $limit" "it does not sleep any more"
+	# shellcheck disable=SC2046 # the command is meant to be split
+	$(grep -o "prlimit --pid [^)]*" error)
+	dump_and_reap "$SLEEPER" "limited-$limit"
+	for own in as=30000000 data=2000000; do
+		name="$TEST_NAME/restored at its limit of $limit, sealpoint with $own"
+		if prlimit "--$own:" "$sealpoint" restore "limited-$limit" --detach >restore.log 2>&1 </dev/null; then
+			ok "$name"
+		else
+			not_ok "$name" "$(<restore.log)"
+		fi
+		kill -KILL "$SLEEPER"
+		wait_until 10 is_gone "$SLEEPER"
+	done
+done
+refuses "more memory than sealpoint may have" prlimit --data=2000000 "$sealpoint" restore limited-as -- \
+	"RLIMIT_DATA" "raise that"
+
 # --- where to ------------------------------------------------------------------------------------------
 
 sleeping ./sleeper 60

@@ -1,0 +1,16 @@
+/* Why a process has no room for the temporary pages. */
+#ifndef SEALPOINT_REMOTE_ROOM_H
+#define SEALPOINT_REMOTE_ROOM_H
+
+#include <sys/types.h>
+
+struct sp_error;
+
+/**
+ * After a failure to map the temporary pages: where a limit of the process leaves no room for them
+ * (RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK), `err` becomes a sentence that names it and says how to
+ * raise it. Returns the error's negative errno.
+ */
+int sp_room_explain(pid_t pid, struct sp_error *err);
+
+#endif
