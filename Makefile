@@ -1,11 +1,11 @@
-# make            build/sealpoint
+# make            build/sealpoint and the libraries (src/track/track.mk)
 # make check      installs what is missing, builds, runs all tests
 # make mutate     thousands of checkpoints that are wrong behind their checksums, with sanitizers
 # make demo       dumps and restores a real redis-server
 # make bench      the benchmark table
 # make vm-check   another kernel, in an emulated machine (tests/vm/run.sh)
 # make format     formats the code; make format-check tells whether it is formatted
-# make install    program, man pages and bash completion, below DESTDIR and PREFIX
+# make install    program, libraries, man pages and bash completion, below DESTDIR and PREFIX
 # Variants: make BUILD=build/asan SANITIZE=address,undefined CC=clang; V=1 shows whole commands
 BUILD ?= build
 CC ?= cc
@@ -65,7 +65,7 @@ $(BUILD)/%.o: %.S
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d)
 
-include tests/tests.mk tests/fuzz/fuzz.mk tests/vm/vm.mk
+include src/track/track.mk tests/tests.mk tests/fuzz/fuzz.mk tests/vm/vm.mk
 
 install: all
 	install -D -m 755 $(BUILD)/sealpoint $(DESTDIR)$(PREFIX)/bin/sealpoint

@@ -45,6 +45,14 @@ mutate:
 	BUILD=$(BUILD) SEALPOINT=$(CURDIR)/$(BUILD)/asan/sealpoint SANITIZED=1 MUTATIONS=3000 \
 		tests/run.sh integration/mutated
 
+# The library with threads that write, read and close at once, under ThreadSanitizer.
+$(BUILD)/tsan/test_write_watch: tests/unit/test_write_watch.c $(WATCH_SRC)
+	@mkdir -p $(@D)
+	$(call short,CC,$<) clang $(SP_CFLAGS) -O1 -g -fsanitize=thread -Itests -o $@ $^ -lcmocka
+
+check-threads: $(BUILD)/tsan/test_write_watch
+	TSAN_OPTIONS=die_after_fork=0 $<
+
 demo:
 	tools/install-deps.sh build demo
 	+$(MAKE) all
@@ -55,4 +63,4 @@ bench:
 	+$(MAKE) all $(BENCH_BIN)
 	BUILD=$(BUILD) tests/bench/bench.py
 
-.PHONY: unit subjects test-programs check mutate demo bench
+.PHONY: check-threads unit subjects test-programs check mutate demo bench

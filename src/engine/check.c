@@ -107,6 +107,8 @@ int sp_check_features(struct sp_array *features, struct sp_error *err)
 	if (rc == 0)
 		rc = try_all(sp_memory_probes, shared, features, err);
 	if (rc == 0)
+		rc = try_all(sp_tracking_probes, shared, features, err);
+	if (rc == 0)
 		rc = try_all(sp_capability_probes, shared, features, err);
 	munmap(shared, sizeof(*shared));
 	return rc;

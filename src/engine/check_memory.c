@@ -1,6 +1,6 @@
 /*
- * Trials of what acts on memory: finding out which pages matter, filling them from outside,
- * watching writes, and the properties that a mapping can have.
+ * Trials of what acts on memory: finding out which pages matter, filling them from outside, and the
+ * properties that a mapping can have.
  */
 #include "engine/check_probe.h"
 
@@ -110,30 +110,6 @@ static void probe_uffd_copy(struct sp_probe_result *result)
 		                strerror(errno));
 }
 
-/* Protects the pages, writes to one, and wants that one alone to be reported. */
-static void probe_uffd_wp_async(struct sp_probe_result *result)
-{
-	char *pages = map_pages();
-	struct uffdio_writeprotect protect = {
-	        .range = {.start = (uintptr_t)pages, .len = TRIAL_PAGES * SP_PAGE_SIZE},
-	        .mode = UFFDIO_WRITEPROTECT_MODE_WP,
-	};
-	struct page_region region = {0};
-	sp_cleanup_close int fd = -1;
-
-	memset(pages, 1, TRIAL_PAGES * SP_PAGE_SIZE);
-	if (!open_userfaultfd(&fd, UFFD_FEATURE_WP_ASYNC | UFFD_FEATURE_WP_UNPOPULATED) ||
-	    !register_pages(fd, pages, UFFDIO_REGISTER_MODE_WP) ||
-	    ioctl(fd, UFFDIO_WRITEPROTECT, &protect) < 0) {
-		sp_probe_outcome(result, false);
-		return;
-	}
-	pages[2 * SP_PAGE_SIZE] = 2;
-	sp_probe_outcome(result, scan(pages, PAGE_IS_WRITTEN, &region) == 1 &&
-	                                 region.start == (uintptr_t)pages + 2 * SP_PAGE_SIZE &&
-	                                 region.end == region.start + SP_PAGE_SIZE);
-}
-
 static void probe_mseal(struct sp_probe_result *result)
 {
 	char *pages = map_pages();
@@ -168,21 +144,6 @@ static void probe_map_files(struct sp_probe_result *result)
 		if (entry->d_name[0] != '.')
 			fd = openat(dirfd(directory), entry->d_name, O_RDONLY | O_CLOEXEC);
 	sp_probe_outcome(result, fd >= 0);
-}
-
-/* Bit 55 of a pagemap entry: written since it was last cleared (Documentation/admin-guide/mm). */
-static void probe_soft_dirty(struct sp_probe_result *result)
-{
-	sp_cleanup_close int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	volatile char *page = map_pages();
-	uint64_t entry = 0;
-
-	*page = 1;
-	if (sp_pread_full(fd, &entry, sizeof(entry),
-	                  (off_t)((uintptr_t)page / SP_PAGE_SIZE * sizeof(entry))) < 0)
-		sp_probe_outcome(result, false);
-	else
-		result->present = entry >> 55 & 1;
 }
 
 static void probe_protection_keys(struct sp_probe_result *result)
@@ -222,15 +183,11 @@ const struct sp_probe sp_memory_probes[] = {
          probe_guard_install},
         {"PAGE_IS_GUARD", SP_NEEDED_SOMETIMES, "finding guard pages", "Linux 6.15",
          probe_guard_scan},
-        {"userfaultfd, WP_ASYNC", SP_NEEDED_SOMETIMES, "tracking writes", "Linux 6.7",
-         probe_uffd_wp_async},
         {"anonymous VMA names", SP_NEEDED_SOMETIMES, "names of anonymous mappings",
          "Linux 5.17, ANON_VMA_NAME", probe_anon_name},
         {"transparent huge pages", SP_NEEDED_SOMETIMES, "huge pages that come back huge",
          "Linux 2.6.38", probe_huge_pages},
         {"protection keys", SP_NEEDED_SOMETIMES, "programs that use pkey_mprotect(2)",
          "Linux 4.9, on a processor that has them", probe_protection_keys},
-        {"soft-dirty bits", SP_NEEDED_SOMETIMES, "nothing: writes are tracked without them",
-         "Linux 3.11, MEM_SOFT_DIRTY", probe_soft_dirty},
         {0},
 };

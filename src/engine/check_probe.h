@@ -24,6 +24,7 @@ struct sp_probe {
 /* Rows end with a name of NULL. */
 extern const struct sp_probe sp_process_probes[];    /* check_process.c */
 extern const struct sp_probe sp_memory_probes[];     /* check_memory.c */
+extern const struct sp_probe sp_tracking_probes[];   /* check_tracking.c */
 extern const struct sp_probe sp_capability_probes[]; /* check_capability.c */
 
 /** Present if `ok`; otherwise the detail is the text of errno. */

@@ -80,6 +80,13 @@ int sp_uffd_unprotect(int uffd, struct sp_range range)
 	return write_protect(uffd, range, 0);
 }
 
+int sp_uffd_wake(int uffd, struct sp_range range)
+{
+	struct uffdio_range args = uffdio_range(range);
+
+	return ioctl(uffd, UFFDIO_WAKE, &args) < 0 ? -errno : 0;
+}
+
 /* --- PAGEMAP_SCAN --- */
 
 /*

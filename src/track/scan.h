@@ -75,6 +75,8 @@ int sp_uffd_unregister(int uffd, struct sp_range range);
 int sp_uffd_protect(int uffd, struct sp_range range);
 /** Takes the protection away and wakes the threads that wait for it (synchronous protection). */
 int sp_uffd_unprotect(int uffd, struct sp_range range);
+/** Wakes the threads that wait for a page of a range: they try again (synchronous protection). */
+int sp_uffd_wake(int uffd, struct sp_range range);
 
 /**
  * Reports written pages as ascending regions, adjacent pages joined, into `regions`, which has room
