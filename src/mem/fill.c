@@ -15,6 +15,7 @@
  * after it, and a zero page that was populated is again: a program's resident size survives.
  */
 #include "mem/rebuild.h"
+#include "remote/userfaultfd.h"
 
 #include "base/cleanup.h"
 #include "base/error.h"
@@ -103,45 +104,22 @@ static const struct segment *find_segment(const struct filler *filler, uint64_t 
 
 /* --- the userfaultfd --- */
 
-/*
- * No fault is ever served through it, so it need not handle the kernel's: any user may have that
- * kind, and a mistake of ours fails instead of waiting for ever. Before Linux 5.11 there is only
- * the other.
- */
-static int open_in_stub(struct sp_memory_build *build, int64_t *number, struct sp_error *err)
-{
-	int rc = sp_remote_try(build->remote, number, err, "open a userfaultfd", SYS_userfaultfd,
-	                       O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY, 0, 0, 0, 0, 0);
-
-	if (rc == 0 && *number == -EINVAL)
-		rc = sp_remote_try(build->remote, number, err, "open a userfaultfd",
-		                   SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK, 0, 0, 0, 0, 0);
-	return rc;
-}
-
 /* Leaves filler->userfaultfd at -1 where the stub cannot have one. */
 static int open_userfaultfd(struct filler *filler, struct sp_error *err)
 {
 	struct sp_memory_build *build = filler->build;
 	struct uffdio_api api = {.api = UFFD_API};
-	sp_cleanup_close int fd = -1;
-	int64_t number;
-	int rc = open_in_stub(build, &number, err);
+	struct sp_error refused = {0};
+	sp_cleanup_close int fd = sp_remote_userfaultfd(build->remote, &refused);
 
-	if (rc < 0)
-		return rc;
-	if (number < 0) {
-		sp_verbose(build->log, "no userfaultfd (%s): filling memory the slower way",
-		           strerror((int)-number));
+	if (fd < 0 && sp_process_is_ending(build->remote->process)) {
+		*err = refused;
+		return fd;
+	}
+	if (fd < 0) {
+		sp_verbose(build->log, "%s: filling memory the slower way", refused.message);
 		return 0;
 	}
-	fd = pidfd_getfd(build->remote->process->pidfd, (int)number, 0);
-	if (fd < 0)
-		return sp_fail_errno(err, errno, "cannot take over the stub's userfaultfd");
-	rc = sp_remote_call(build->remote, NULL, err, "close the userfaultfd", SYS_close,
-	                    (uint64_t)number, 0, 0, 0, 0, 0);
-	if (rc < 0)
-		return rc;
 	if (ioctl(fd, UFFDIO_API, &api) < 0)
 		return sp_fail_errno(err, errno, "cannot set up the userfaultfd");
 	filler->userfaultfd = sp_steal_fd(&fd);

@@ -1,0 +1,17 @@
+/* A userfaultfd of another process's memory. */
+#ifndef SEALPOINT_REMOTE_USERFAULTFD_H
+#define SEALPOINT_REMOTE_USERFAULTFD_H
+
+#include "remote/remote.h"
+
+/**
+ * Lets the driver create a userfaultfd, takes it over and closes the target's copy: it acts on the
+ * target's memory as long as the caller holds it. Not enabled yet (UFFDIO_API). It does not report
+ * faults of the kernel's (UFFD_USER_MODE_ONLY), so no privilege is needed; asynchronous write
+ * protection does not report any, and works for the kernel's writes too.
+ *
+ * Returns the descriptor, close-on-exec and non-blocking. ENOSYS where the kernel has none.
+ */
+int sp_remote_userfaultfd(struct sp_remote *remote, struct sp_error *err);
+
+#endif
