@@ -1,0 +1,42 @@
+/*
+ * The holder of a session, and how commands talk with it: a request and a reply each, on a unix
+ * socket of sequenced packets. Both sides are the same user or root (SO_PEERCRED is checked both
+ * ways), and the same build of sealpoint: there is one version of this, and others are refused.
+ */
+#ifndef SEALPOINT_TRACK_HOLDER_H
+#define SEALPOINT_TRACK_HOLDER_H
+
+#include "track/session.h"
+
+#define SP_HOLDER_VERSION 1
+
+enum sp_holder_request {
+	SP_HOLDER_HELLO, /* which session is this? The reply carries the userfaultfd. */
+	SP_HOLDER_CUT, /* raise the generation; the sender is the only one who may until it hangs up */
+	SP_HOLDER_END, /* the reply comes, then the holder ends */
+};
+
+struct sp_holder_message {
+	uint32_t version;
+	uint32_t request;
+};
+
+struct sp_holder_reply {
+	uint32_t version;
+	int32_t status; /* 0 or a negative errno */
+	uint8_t id[SP_SESSION_ID_SIZE];
+	uint64_t generation;
+	int64_t pid; /* of the program */
+};
+
+/**
+ * Runs in a process of its own until the program ends or a request says so: answers those who
+ * connect to `listener`. Owns all three descriptors. Never returns.
+ */
+void sp_holder_run(const struct sp_session *session, int listener, int pidfd)
+        __attribute__((noreturn));
+
+/** True if the peer of a connected socket is the same user, or root. */
+bool sp_holder_peer_is_trusted(int socket);
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * A tracking session: which pages of another process were written since the last cut.
+ *
+ * The session is a userfaultfd of that process: it exists as long as somebody holds it. Between
+ * commands a small process does, the holder (holder.c): it ends with the program, or when it is
+ * told to, and is found through a socket in the run directory, /run/sealpoint or, for users,
+ * $XDG_RUNTIME_DIR/sealpoint. A session that lasts as long as one command needs no holder.
+ *
+ * A *cut* is what every dump with a session makes: all that was written since the last cut is
+ * taken, and protected again, and the generation is one higher (architecture.md, D7). Whoever takes
+ * from a session, or registers with it, does so as part of a cut, which no other can make at the
+ * same time. A checkpoint names the session and the generation that it closed: it can be the parent
+ * of the next only if nobody has cut since.
+ *
+ * Losing a session is never a loss: the next dump stores full contents.
+ */
+#ifndef SEALPOINT_TRACK_SESSION_H
+#define SEALPOINT_TRACK_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct sp_error;
+
+#define SP_SESSION_ID_SIZE 16
+
+struct sp_session {
+	pid_t pid;
+	int uffd;
+	int socket; /* to the holder; -1: there is none */
+	pid_t holder;
+	uint8_t id[SP_SESSION_ID_SIZE];
+	uint64_t generation; /* of the last cut; 0: none yet */
+};
+
+#define SP_SESSION_NONE ((struct sp_session){.uffd = -1, .socket = -1})
+#define sp_cleanup_session __attribute__((cleanup(sp_session_close)))
+
+/**
+ * Begins a session with a userfaultfd that was made by process `pid` and is not yet enabled; takes
+ * it over, also on failure. It ends with sp_session_close() unless it is given to a holder.
+ */
+int sp_session_begin(struct sp_session *session, pid_t pid, int uffd, struct sp_error *err);
+/**
+ * Starts a holder for it, so that it outlives this command. `pidfd` is of the same process; the
+ * holder ends when that does. EEXIST if that process has a session already.
+ */
+int sp_session_keep(struct sp_session *session, int pidfd, struct sp_error *err);
+
+/**
+ * Finds the session of a process. Returns 1 if there is one, 0 if not. EPERM if what answers at its
+ * place is somebody else's.
+ */
+int sp_session_find(struct sp_session *session, pid_t pid, struct sp_error *err);
+
+/**
+ * Begins a cut: raises the generation. Until the session is closed nobody else can cut. EBUSY if
+ * another command is just at it. From now on a checkpoint of an earlier generation is nobody's
+ * parent, whether or not the cut becomes a checkpoint.
+ */
+int sp_session_cut(struct sp_session *session, struct sp_error *err);
+
+/** Lets go of a session. It lives on if a holder has it. */
+void sp_session_close(struct sp_session *session);
+/** Ends a session that a holder has, and waits until it has. Closes it. */
+int sp_session_end(struct sp_session *session, struct sp_error *err);
+
+#endif
