@@ -69,6 +69,13 @@ int sp_xstate_convert(struct sp_registers *registers, const uint8_t *saved, size
  * state of the old task becomes one that does not, or EINTR.
  */
 void sp_registers_for_new_task(struct user_regs_struct *general);
+/**
+ * A call that was interrupted before shows the number of restart_syscall(2), which only the task
+ * that has the restart block can go on with. Puts its own number back if the code before the
+ * instruction pointer tells it: `code` are the `size` bytes there.
+ */
+void sp_recall_system_call(struct user_regs_struct *general, const uint8_t *code, size_t size);
+#define SP_RECALL_CODE_SIZE 24
 /** Turns an EINTR that only the stop has caused into a restart; true if something was changed. */
 bool sp_undo_interruption(struct user_regs_struct *general);
 /** Registers for rt_sigreturn(2), where the kernel restarts nothing: as a new task, and rewound. */

@@ -551,6 +551,7 @@ static void find_rseq_abort(struct sp_process *process, struct sp_thread *thread
 
 static int read_thread(struct sp_process *process, struct sp_thread *thread, struct sp_error *err)
 {
+	uint8_t code[SP_RECALL_CODE_SIZE];
 	int rc = sp_registers_get(thread->tid, &thread->raw, err);
 
 	if (rc)
@@ -563,6 +564,9 @@ static int read_thread(struct sp_process *process, struct sp_thread *thread, str
 	thread->saved = thread->raw.general;
 	if (thread->rseq_abort)
 		sp_set_instruction_pointer(&thread->saved, thread->rseq_abort);
+	if (!sp_process_read(process->pid, sp_instruction_pointer(&thread->saved) - sizeof(code),
+	                     code, sizeof(code), NULL))
+		sp_recall_system_call(&thread->saved, code, sizeof(code));
 	sp_registers_for_new_task(&thread->saved);
 	return 0;
 }

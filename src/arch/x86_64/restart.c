@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -80,6 +81,29 @@ static bool waits_without_time_limit(const struct user_regs_struct *general)
 		return general->r8 == 0;
 	default:
 		return false;
+	}
+}
+
+static bool uses_restart_block(uint32_t number)
+{
+	return number == SYS_nanosleep || number == SYS_clock_nanosleep || number == SYS_poll ||
+	       number == SYS_futex;
+}
+
+/* The last "mov $number, %eax" (or %rax, whose last byte before the number is 0xc0). */
+void sp_recall_system_call(struct user_regs_struct *general, const uint8_t *code, size_t size)
+{
+	if (general->orig_rax != SYS_restart_syscall)
+		return;
+	for (size_t end = size - SYSCALL_INSTRUCTION_SIZE; end > sizeof(uint32_t); end--) {
+		uint8_t opcode = code[end - sizeof(uint32_t) - 1];
+		uint32_t number;
+
+		memcpy(&number, code + end - sizeof(number), sizeof(number));
+		if ((opcode == 0xb8 || opcode == 0xc0) && uses_restart_block(number)) {
+			general->orig_rax = number;
+			return;
+		}
 	}
 }
 
