@@ -103,7 +103,7 @@ subject_modes() { # FILE
 	local modes
 	modes=$(grep -m 1 -o 'subject: .*=.*' "$1" | grep -o 'modes=[a-z,]*')
 	modes=${modes#modes=}
-	[[ $modes == none ]] || echo "${modes:-kill,running,twice}" | tr , ' ' # none: a script runs it
+	[[ $modes == none ]] || echo "${modes:-kill,running,twice,delta}" | tr , ' ' # none: a script runs it
 }
 
 header() { # SCRIPT KEY: the value of "# KEY: value" in its opening comment
@@ -233,8 +233,8 @@ subject_table() {
 	results | awk -F '\t' '$2 ~ /^subject\// { split($2, part, "/"); seen[part[2]]; cell[part[2], part[3]] = $1 }
 		END { for (name in seen) {
 			printf "%-24s", name
-			for (i = split("kill running twice", mode, " "); i > 0; i--) order[i] = mode[i]
-			for (i = 1; i <= 3; i++) {
+			modes = split("kill running twice delta", order, " ")
+			for (i = 1; i <= modes; i++) {
 				value = cell[name, order[i]]; printf " %-8s", value ? value : "-"
 			}
 			print "" } }' | sort
@@ -243,7 +243,7 @@ subject_table() {
 count() { results | grep -c "^$1"; }
 
 table=$(subject_table)
-[[ -z $table ]] || printf '\n%-24s %-8s %-8s %-8s\n%s\n' subject kill running twice "$table"
+[[ -z $table ]] || printf '\n%-24s %-8s %-8s %-8s %-8s\n%s\n' subject kill running twice delta "$table"
 if (($(count skip))); then
 	printf '\nskipped:\n'
 	results | awk -F '\t' '$1 == "skip" { print "  " $2 ": " $3 }' | sort

@@ -81,6 +81,14 @@ twice)
 	wait_until 10 is_gone "$pid" || die "pid $pid is still there after the second dump"
 	restore_and_pass image2
 	;;
+delta)
+	dump "$pid" image1 --leave-running --track "${dump_options[@]}"
+	dump "$pid" image2 --leave-running --parent image1 "${dump_options[@]}"
+	compare "left running, tracked"
+	dump_and_reap "$pid" image3 --parent image2 "${dump_options[@]}"
+	grep -q 'full contents' dump.log && die "not a delta: $(grep 'full contents' dump.log)"
+	restore_and_pass image3
+	;;
 *) die "no such mode: $mode" ;;
 esac
 ok "$TEST_NAME"

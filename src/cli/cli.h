@@ -71,6 +71,8 @@ extern const struct sp_command sp_command_inspect;
 extern const struct sp_command sp_command_verify;
 extern const struct sp_command sp_command_check;
 extern const struct sp_command sp_command_core;
+extern const struct sp_command sp_command_pre_dump;
+extern const struct sp_command sp_command_track;
 
 /* --- options and operands (options.c) --- */
 
@@ -91,6 +93,8 @@ bool sp_parse_number(struct sp_cli *cli, const char *option, const char *text, l
                      long maximum, long *number);
 /** A number of bytes with an optional suffix K, M, G or T (powers of 1024; "KiB" and "KB" too). */
 bool sp_parse_size(struct sp_cli *cli, const char *option, const char *text, uint64_t *bytes);
+/** A zstd level, or "none": SP_COMPRESS_NONE. */
+bool sp_parse_compression(struct sp_cli *cli, const char *text, int *level);
 
 /** Of `count` words, the one that `word` was probably meant to be, or NULL. */
 const char *sp_did_you_mean(const char *word, const char *const *words, size_t count);
@@ -114,6 +118,8 @@ int sp_print_json(json_t *object);
 json_t *sp_json_text(const char *text);
 /** {"data": 12, "zero": 3, ...}: how many pages are in each state. */
 json_t *sp_page_counts_object(const uint64_t pages[SP_PAGE_STATES]);
+/** How many pages have contents somewhere: here, in a parent, in a file, or are zero. */
+uint64_t sp_populated_pages(const struct sp_page_stats *stats);
 /** How many times larger the contents are than what is stored of them. */
 double sp_ratio(const struct sp_page_stats *stats);
 /** Prints a command's help on stdout. */

@@ -8,15 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DEFAULT_TIMEOUT_S 10
 #define DEFAULT_UNLINKED_LIMIT (1ULL << 30)
-#define COMPRESS_LOWEST (-100)
-#define COMPRESS_HIGHEST 22
 
 enum {
 	OPTION_LEAVE_RUNNING = SP_OPTION_LONG,
 	OPTION_LEAVE_STOPPED,
 	OPTION_KILL,
+	OPTION_PARENT,
+	OPTION_TRACK,
+	OPTION_LIVE,
 	OPTION_COMPRESS,
 	OPTION_TIMEOUT,
 	OPTION_UNLINKED_SIZE,
@@ -31,6 +31,13 @@ static const struct sp_option options[] = {
         {OPTION_LEAVE_RUNNING, "leave-running", NULL, "let the program run on"},
         {OPTION_LEAVE_STOPPED, "leave-stopped", NULL,
          "leave the program stopped; \"kill -CONT PID\" goes on"},
+        {OPTION_PARENT, "parent", "PREV",
+         "store only what was written since the checkpoint PREV was\nmade; starts to track writes "
+         "where they are not tracked yet"},
+        {OPTION_TRACK, "track", NULL,
+         "track writes from now on, so that this checkpoint can be\nthe parent of the next"},
+        {OPTION_LIVE, "live", NULL,
+         "save memory while the program runs, and stop it only for\nwhat it writes meanwhile"},
         {OPTION_COMPRESS, "compress", "LEVEL",
          "zstd level from -100 (fast) to 22 (small), or \"none\";\ndefault 1"},
         {OPTION_TIMEOUT, "timeout", "SECONDS",
@@ -45,20 +52,6 @@ static const struct sp_option options[] = {
         {SP_OPTION_QUIET, "quiet", NULL, "no progress, no warnings, no summary"},
         {0},
 };
-
-static bool parse_compression(struct sp_cli *cli, const char *text, int *level)
-{
-	long number;
-
-	if (!strcmp(text, "none")) {
-		*level = SP_COMPRESS_NONE;
-		return true;
-	}
-	if (!sp_parse_number(cli, "--compress", text, COMPRESS_LOWEST, COMPRESS_HIGHEST, &number))
-		return false;
-	*level = (int)number;
-	return true;
-}
 
 static bool parse_timeout(struct sp_cli *cli, const char *text, unsigned *seconds)
 {
@@ -85,8 +78,18 @@ static bool apply_option(struct sp_cli *cli, struct sp_dump_options *dump, int o
 	case OPTION_LEAVE_STOPPED:
 		dump->after = SP_RELEASE_STOP;
 		return true;
+	case OPTION_PARENT:
+		dump->parent = cli->argument;
+		return true;
+	case OPTION_TRACK:
+		dump->session = SP_CUT_TRACK;
+		return true;
+	case OPTION_LIVE:
+		if (dump->session == SP_CUT_IF_TRACKED)
+			dump->session = SP_CUT_ONCE;
+		return true;
 	case OPTION_COMPRESS:
-		return parse_compression(cli, cli->argument, &dump->compression);
+		return sp_parse_compression(cli, cli->argument, &dump->compression);
 	case OPTION_TIMEOUT:
 		return parse_timeout(cli, cli->argument, &dump->timeout_s);
 	case OPTION_UNLINKED_SIZE:
@@ -116,13 +119,10 @@ static bool parse(struct sp_cli *cli, struct sp_dump_options *dump)
 		sp_usage_error(cli, "say with -o DIR where to save process %d", dump->pid);
 		return false;
 	}
+	/* Whoever goes on with a chain will want to go on with this checkpoint, too. */
+	if (dump->parent && dump->after != SP_RELEASE_KILL)
+		dump->session = SP_CUT_TRACK;
 	return true;
-}
-
-static uint64_t total_pages(const struct sp_page_stats *stats)
-{
-	return stats->pages[SP_PAGE_DATA] + stats->pages[SP_PAGE_ZERO] +
-	       stats->pages[SP_PAGE_FILE] + stats->pages[SP_PAGE_PARENT];
 }
 
 static const char *fate(enum sp_release after)
@@ -170,7 +170,7 @@ static void print_people(const struct sp_dump_options *dump, const struct sp_dum
 	       sp_show_duration(freeze->mappings_ns).text,
 	       sp_show_duration(freeze->memory_ns).text);
 	printf("%s pages, %s of contents, %s on disk, ratio %.1f\n",
-	       sp_show_count(total_pages(&result->pages)).text,
+	       sp_show_count(sp_populated_pages(&result->pages)).text,
 	       sp_show_bytes(result->pages.raw_bytes).text, sp_show_bytes(result->image_bytes).text,
 	       sp_ratio(&result->pages));
 }
@@ -180,7 +180,7 @@ static int run(struct sp_cli *cli)
 	struct sp_dump_options dump = {
 	        .after = SP_RELEASE_KILL,
 	        .compression = SP_COMPRESS_DEFAULT,
-	        .timeout_s = DEFAULT_TIMEOUT_S,
+	        .timeout_s = SP_DUMP_TIMEOUT_S,
 	        .kinds = {.unlinked_file_limit = DEFAULT_UNLINKED_LIMIT},
 	        .log = &cli->log,
 	};
@@ -214,6 +214,8 @@ const struct sp_command sp_command_dump = {
         .options = options,
         .examples = "  sealpoint dump 4242 -o /var/tmp/saved\n"
                     "  sealpoint dump $(pidof redis-server) -o /backup/redis --leave-running\n"
-                    "  sealpoint dump 4242 -o /dev/shm/saved --compress none",
+                    "  sealpoint dump 4242 -o /dev/shm/saved --compress none\n"
+                    "  sealpoint dump 4242 -o chain/1 --leave-running --track\n"
+                    "  sealpoint dump 4242 -o chain/2 --leave-running --parent chain/1",
         .run = run,
 };

@@ -15,6 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define COMPRESS_LOWEST (-100)
+#define COMPRESS_HIGHEST 22
+
 static const struct sp_option common_options[] = {
         {SP_OPTION_HELP, "help", NULL, NULL},
         {SP_OPTION_JSON, "json", NULL, NULL},
@@ -226,6 +229,20 @@ bool sp_parse_size(struct sp_cli *cli, const char *option, const char *text, uin
 		return false;
 	}
 	*bytes = (uint64_t)number << shift;
+	return true;
+}
+
+bool sp_parse_compression(struct sp_cli *cli, const char *text, int *level)
+{
+	long number;
+
+	if (!strcmp(text, "none")) {
+		*level = SP_COMPRESS_NONE;
+		return true;
+	}
+	if (!sp_parse_number(cli, "--compress", text, COMPRESS_LOWEST, COMPRESS_HIGHEST, &number))
+		return false;
+	*level = (int)number;
 	return true;
 }
 

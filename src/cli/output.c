@@ -95,6 +95,12 @@ json_t *sp_page_counts_object(const uint64_t pages[SP_PAGE_STATES])
 	return object;
 }
 
+uint64_t sp_populated_pages(const struct sp_page_stats *stats)
+{
+	return stats->pages[SP_PAGE_DATA] + stats->pages[SP_PAGE_ZERO] +
+	       stats->pages[SP_PAGE_FILE] + stats->pages[SP_PAGE_PARENT];
+}
+
 double sp_ratio(const struct sp_page_stats *stats)
 {
 	return stats->stored_bytes ? (double)stats->raw_bytes / (double)stats->stored_bytes : 1;

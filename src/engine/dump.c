@@ -9,6 +9,9 @@
  */
 #include "engine/engine.h"
 
+#include "engine/cut.h"
+#include "engine/save_state.h"
+
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/interrupt.h"
@@ -19,12 +22,18 @@
 #include "proc/capability.h"
 #include "proc/file.h"
 #include "proc/stat.h"
-#include "proc/status.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
+
+/* When rounds of copying end: what is left is copied in about a millisecond. */
+#define ROUND_ENOUGH (4ULL << 20)
+#define ROUNDS_MAX 8
 
 struct dump {
 	const struct sp_dump_options *options;
@@ -33,190 +42,65 @@ struct dump {
 	struct sp_checkpoint_writer writer;
 	struct sp_process process;
 	struct sp_remote remote;
+	struct sp_cut cut;
 	struct sp_array vmas; /* struct sp_vma */
+	char *maps; /* /proc/PID/maps as it was when `vmas` was read while it ran, or NULL */
 	struct sp_file_table files;
 	uint32_t executable;
 	uint32_t memory_object;
 	bool frozen, created;
 };
 
-/* --- records --- */
+/* --- mappings, descriptors, memory --- */
 
-/* The facets of one process or thread, as a record holds them. */
-struct facet_list {
-	struct sp_array blobs;    /* struct sp_blob */
-	struct sp_array facets;   /* Sealpoint__Facet */
-	struct sp_array pointers; /* Sealpoint__Facet * */
-};
-
-#define FACET_LIST                                                          \
-	{                                                                   \
-		SP_ARRAY_OF(struct sp_blob), SP_ARRAY_OF(Sealpoint__Facet), \
-		        SP_ARRAY_OF(Sealpoint__Facet *)                     \
-	}
-#define sp_cleanup_facets sp_cleanup(facet_list_release)
-
-static void facet_list_release(struct facet_list *list)
+/*
+ * The mappings, with what is only in smaps, which takes long: the kernel walks the page tables for
+ * it. A list that was read while the program ran serves as long as maps has not changed.
+ */
+static int read_mappings(struct dump *dump, struct sp_error *err)
 {
-	for (size_t i = 0; i < list->blobs.count; i++)
-		sp_blob_release(sp_array_at(&list->blobs, i));
-	sp_array_release(&list->blobs);
-	sp_array_release(&list->facets);
-	sp_array_release(&list->pointers);
-}
+	sp_cleanup_free char *maps = NULL, *after = NULL;
+	pid_t pid = dump->options->pid;
+	int rc = sp_proc_read(pid, "maps", &maps, NULL, err);
 
-static int save_facet(const struct sp_facet *facet, struct sp_facet_saver *saver,
-                      struct facet_list *list, struct sp_error *err)
-{
-	struct sp_blob blob = {0};
-	Sealpoint__Facet *record;
-	int rc = facet->save(saver, &blob, err);
-
-	if (rc && facet->scope == SP_FACET_PROCESS)
-		return sp_error_context(err, "cannot save the %s of %s", facet->title,
-		                        sp_process_name(saver->process->pid).text);
-	if (rc)
-		return sp_error_context(err, "cannot save the %s of thread %d of %s", facet->title,
-		                        saver->thread->tid,
-		                        sp_process_name(saver->process->pid).text);
-	if (!blob.bytes)
-		return 0;
-	sp_array_append(&list->blobs, &blob);
-	record = sp_array_push(&list->facets);
-	sealpoint__facet__init(record);
-	record->name = (char *)facet->name;
-	record->body = (ProtobufCBinaryData){.data = blob.bytes, .len = blob.size};
-	return 0;
+	if (rc || (dump->maps && !strcmp(maps, dump->maps)))
+		return rc;
+	free(sp_steal_ptr(&dump->maps));
+	sp_vma_list_release(&dump->vmas);
+	rc = sp_vma_list_read(pid, &dump->vmas, err);
+	if (rc || dump->frozen)
+		return rc;
+	rc = sp_proc_read(pid, "maps", &after, NULL, err);
+	if (!rc && !strcmp(maps, after))
+		dump->maps = sp_steal_ptr(&maps);
+	return rc;
 }
 
 /*
- * Asks every facet of this scope about a thread, which drives from now on. What is rebuilt last is
- * read first: timers before the signals that they may send meanwhile. The record has them in the
- * order of the registry.
+ * Advice, locks and seals of a whole mapping are not in maps. Had they changed between that list
+ * and the freeze, they would be saved as they were before.
  */
-static int save_facets(struct dump *dump, struct sp_thread *thread, enum sp_facet_scope scope,
-                       struct facet_list *list, struct sp_error *err)
+static int check_mappings(struct dump *dump, struct sp_error *err)
 {
-	sp_cleanup_free char *status = NULL;
-	struct sp_facet_saver saver = {
-	        .process = &dump->process,
-	        .thread = thread,
-	        .remote = &dump->remote,
-	        .options = &dump->options->kinds,
-	        .log = dump->options->log,
-	};
-	size_t count = 0;
-	int rc = sp_remote_drive(&dump->remote, thread, err);
+	struct sp_array now = SP_ARRAY_OF(struct sp_vma);
+	int rc = dump->maps ? sp_vma_list_read(dump->options->pid, &now, err) : 0;
 
-	if (!rc)
-		rc = sp_status_read(dump->process.pid, thread->tid, &status, err);
-	saver.status = status;
-	while (sp_facets[count])
-		count++;
-	for (size_t i = count; i-- > 0 && !rc;)
-		if (sp_facets[i]->scope == scope)
-			rc = save_facet(sp_facets[i], &saver, list, err);
-	for (size_t i = list->facets.count; i-- > 0 && !rc;) {
-		Sealpoint__Facet *record = sp_array_at(&list->facets, i);
+	for (size_t i = 0; i < now.count && !rc; i++) {
+		const struct sp_vma *vma = sp_array_at(&now, i);
+		const struct sp_vma *saved = sp_vma_find(&dump->vmas, vma->range.start);
 
-		sp_array_append(&list->pointers, &record);
+		if (!saved || memcmp(&saved->range, &vma->range, sizeof(vma->range)) ||
+		    saved->prot != vma->prot ||
+		    !((saved->flags ^ vma->flags) & ~(uint32_t)SP_VMA_UFFD))
+			continue;
+		rc = sp_fail(err, EAGAIN,
+		             "%s has changed the advice, the lock or the seal of its memory at "
+		             "0x%" PRIx64 "-0x%" PRIx64 " while it was being saved: try again",
+		             sp_process_name(dump->options->pid).text, vma->range.start,
+		             vma->range.end);
 	}
+	sp_vma_list_release(&now);
 	return rc;
-}
-
-/* Arguments joined by blanks, for people. */
-static char *read_command_line(pid_t pid)
-{
-	char *text = NULL;
-	size_t size = 0;
-
-	if (sp_proc_read(pid, "cmdline", &text, &size, NULL))
-		return sp_strdup("");
-	for (size_t i = 0; i + 1 < size; i++)
-		if (!text[i])
-			text[i] = ' ';
-	return text;
-}
-
-static int save_process(struct dump *dump, struct sp_error *err)
-{
-	sp_cleanup_facets struct facet_list facets = FACET_LIST;
-	sp_cleanup_free char *command_line = read_command_line(dump->process.pid);
-	sp_cleanup_free char *executable = NULL;
-	Sealpoint__Process record = SEALPOINT__PROCESS__INIT;
-	pid_t pid = dump->process.pid;
-	struct sp_stat stat;
-	int rc = sp_proc_read_link(pid, "exe", &executable, err);
-
-	if (!rc)
-		rc = sp_stat_read(pid, pid, &stat, err);
-	if (!rc)
-		rc = save_facets(dump, sp_process_leader(&dump->process), SP_FACET_PROCESS, &facets,
-		                 err);
-	if (rc)
-		return rc;
-	record.pid = (uint32_t)pid;
-	record.ppid = (uint32_t)stat.ppid;
-	record.pgid = (uint32_t)stat.pgrp;
-	record.sid = (uint32_t)stat.session;
-	record.stopped = dump->process.group_stopped;
-	record.comm = stat.comm;
-	record.executable = executable;
-	record.command_line = command_line;
-	record.memory_object = dump->memory_object;
-	record.executable_file = dump->executable;
-	record.n_facets = facets.pointers.count;
-	record.facets = facets.pointers.items;
-	return sp_record_write(&dump->writer.records, SP_RECORD_PROCESS, &record.base, err);
-}
-
-static int save_thread(struct dump *dump, struct sp_thread *thread, struct sp_error *err)
-{
-	sp_cleanup_facets struct facet_list facets = FACET_LIST;
-	Sealpoint__Thread record = SEALPOINT__THREAD__INIT;
-	struct sp_stat stat;
-	int rc = sp_stat_read(dump->process.pid, thread->tid, &stat, err);
-
-	if (!rc)
-		rc = save_facets(dump, thread, SP_FACET_THREAD, &facets, err);
-	if (rc)
-		return rc;
-	record.pid = (uint32_t)dump->process.pid;
-	record.tid = (uint32_t)thread->tid;
-	record.comm = stat.comm;
-	record.general = (ProtobufCBinaryData){
-	        .data = (uint8_t *)&thread->saved,
-	        .len = sizeof(thread->saved),
-	};
-	record.xstate = (ProtobufCBinaryData){
-	        .data = thread->raw.xstate,
-	        .len = thread->raw.xstate_size,
-	};
-	record.signal_mask = thread->signal_mask;
-	record.n_facets = facets.pointers.count;
-	record.facets = facets.pointers.items;
-	return sp_record_write(&dump->writer.records, SP_RECORD_THREAD, &record.base, err);
-}
-
-static int save_state(struct dump *dump, struct sp_error *err)
-{
-	int rc = save_process(dump, err);
-
-	for (size_t i = 0; i < dump->process.threads.count && !rc; i++)
-		rc = save_thread(dump, sp_process_thread(&dump->process, i), err);
-	return rc;
-}
-
-/* --- mappings, descriptors, memory --- */
-
-/* The mappings, and whether they can be saved at all. The first of them that cannot is named. */
-static int read_mappings(struct dump *dump, struct sp_error *err)
-{
-	uint64_t started = sp_now_ns();
-	int rc = sp_vma_list_read(dump->process.pid, &dump->vmas, err);
-
-	dump->result->freeze.mappings_ns = sp_now_ns() - started;
-	return rc ? rc : sp_memory_check(dump->process.pid, &dump->vmas, err);
 }
 
 static int add_mapped_files(struct dump *dump, struct sp_error *err)
@@ -256,18 +140,95 @@ static int save_files(struct dump *dump, struct sp_error *err)
 	return rc ? rc : sp_file_table_save(&dump->files, &saver, &dump->writer.records, err);
 }
 
-static int save_memory(struct dump *dump, struct sp_error *err)
+/* What has changed since the last layer, or everything. */
+static int save_pages(struct dump *dump, bool running, struct sp_error *err)
 {
-	int rc = sp_memory_save(dump->process.pid, &dump->vmas, dump->writer.pages,
+	struct sp_memory_selection selection = {
+	        .changed = dump->cut.active ? &dump->cut.changed : NULL,
+	        .changed_only = running && !dump->options->memory_only,
+	        .running = running,
+	};
+	int rc = sp_memory_save(dump->options->pid, &dump->vmas, &selection, dump->writer.pages,
 	                        dump->memory_object, err);
 
+	if (!rc && dump->cut.active)
+		sp_cut_saved(&dump->cut, &dump->vmas);
+	return rc ? rc : sp_page_writer_drain(dump->writer.pages, err);
+}
+
+static int save_vmas(struct dump *dump, struct sp_error *err)
+{
+	int rc = 0;
+
+	if (dump->cut.active)
+		sp_cut_list_huge(&dump->cut, &dump->vmas);
 	for (size_t i = 0; i < dump->vmas.count && !rc; i++) {
 		Sealpoint__Vma record = SEALPOINT__VMA__INIT;
 
 		sp_vma_to_record(sp_array_at(&dump->vmas, i), dump->process.pid, &record);
 		rc = sp_record_write(&dump->writer.records, SP_RECORD_VMA, &record.base, err);
 	}
-	return rc ? rc : sp_page_writer_drain(dump->writer.pages, err);
+	return rc;
+}
+
+static int save_state(struct dump *dump, struct sp_remote *remote, struct sp_error *err)
+{
+	const struct sp_state_saver state = {
+	        .process = &dump->process,
+	        .remote = remote,
+	        .options = &dump->options->kinds,
+	        .records = &dump->writer.records,
+	        .log = dump->options->log,
+	        .memory_object = dump->memory_object,
+	        .executable = dump->executable,
+	};
+
+	return sp_state_save(&state, err);
+}
+
+/* --- while the program runs --- */
+
+/*
+ * Takes what has changed in the mappings, and says whether they can be saved at all: only then are
+ * those known that a userfaultfd which is not ours keeps from being tracked.
+ */
+static int take(struct dump *dump, struct sp_error *err)
+{
+	int rc = read_mappings(dump, err);
+
+	if (!rc && dump->cut.active)
+		rc = sp_cut_take(&dump->cut, &dump->vmas, err);
+	return rc ? rc : sp_memory_check(dump->process.pid, &dump->vmas, err);
+}
+
+/* One round: what has changed is saved as a layer of the page store. `*size` becomes its bytes. */
+static int copy_round(struct dump *dump, uint64_t *size, struct sp_error *err)
+{
+	int rc = take(dump, err);
+
+	*size = sp_ranges_total(&dump->cut.changed);
+	if (!rc)
+		rc = save_pages(dump, true, err);
+	return rc ? rc : sp_page_writer_next_layer(dump->writer.pages, err);
+}
+
+/*
+ * With a session, all is saved before the freeze that can be: in rounds, of which each only has to
+ * copy what was written during the one before. They end when little is left, or when the program
+ * writes as fast as it is copied.
+ */
+static int copy_ahead(struct dump *dump, struct sp_error *err)
+{
+	uint64_t size = UINT64_MAX, before;
+	int rc = 0, rounds = 0;
+
+	do {
+		before = size;
+		rc = copy_round(dump, &size, err);
+		sp_verbose(dump->options->log, "round %d: %" PRIu64 " KiB saved while it runs",
+		           ++rounds, size >> 10);
+	} while (!rc && size > ROUND_ENOUGH && size < before / 2 && rounds < ROUNDS_MAX);
+	return rc;
 }
 
 /* --- the freeze --- */
@@ -340,6 +301,7 @@ static uint64_t lap(uint64_t *since_ns)
 static int freeze(struct dump *dump, struct sp_error *err)
 {
 	uint64_t deadline = sp_now_ns() + dump->options->timeout_s * SP_NS_PER_S;
+	uint64_t started;
 	int rc = sp_process_seize(&dump->process, dump->options->pid, deadline, err);
 
 	if (rc)
@@ -348,8 +310,10 @@ static int freeze(struct dump *dump, struct sp_error *err)
 	rc = refuse_children(dump, err);
 	if (!rc)
 		rc = sp_namespaces_check(&dump->process, err);
+	started = sp_now_ns();
 	if (!rc)
-		rc = read_mappings(dump, err);
+		rc = take(dump, err);
+	dump->result->freeze.mappings_ns = sp_now_ns() - started;
 	if (rc)
 		return rc;
 	warn_of_vdso(dump);
@@ -370,12 +334,12 @@ static int collect(struct dump *dump, struct sp_error *err)
 	rc = save_files(dump, err);
 	split->descriptors_ns = lap(&clock);
 	if (!rc)
-		rc = save_state(dump, err);
+		rc = save_state(dump, &dump->remote, err);
 	if (!rc)
 		rc = sp_remote_close(&dump->remote, err);
 	split->state_ns = lap(&clock);
 	if (!rc)
-		rc = save_memory(dump, err);
+		rc = save_pages(dump, false, err);
 	split->memory_ns = lap(&clock);
 	split->total_ns = clock - dump->process.stopped_ns;
 	return rc;
@@ -408,13 +372,26 @@ static int create(struct dump *dump, struct sp_error *err)
 
 static int commit(struct dump *dump, struct sp_error *err)
 {
+	const struct sp_cut *cut = &dump->cut;
 	Sealpoint__Manifest manifest = SEALPOINT__MANIFEST__INIT;
-	int rc;
+	int rc = 0;
 
 	manifest.root_pid = (uint32_t)dump->options->pid;
 	manifest.freeze_ns = dump->result->freeze.total_ns;
-	rc = sp_checkpoint_commit(&dump->writer, &manifest, &dump->result->pages, err);
-	dump->created = false;
+	manifest.memory_only = dump->options->memory_only;
+	if (cut->active) {
+		manifest.session_id = (ProtobufCBinaryData){
+		        .data = (uint8_t *)cut->session.id,
+		        .len = sizeof(cut->session.id),
+		};
+		manifest.generation = cut->session.generation;
+	}
+	if (cut->parent)
+		rc = sp_checkpoint_set_parent(&dump->writer, &manifest, cut->parent, err);
+	if (!rc)
+		rc = sp_checkpoint_commit(&dump->writer, &manifest, &dump->result->pages, err);
+	if (!rc)
+		dump->created = false;
 	return rc;
 }
 
@@ -425,20 +402,49 @@ static void count(struct dump *dump)
 	dump->result->descriptors = (unsigned)dump->files.descriptors.count;
 }
 
-static int run(struct dump *dump, struct sp_error *err)
+static int prepare(struct dump *dump, struct sp_error *err)
 {
-	enum sp_release after = dump->options->after;
+	const struct sp_dump_options *options = dump->options;
+	uint64_t deadline = sp_now_ns() + options->timeout_s * SP_NS_PER_S;
 	int rc = sp_raise_descriptor_limit(0, err);
 
 	if (!rc)
-		rc = sp_process_check(dump->options->pid, err);
+		rc = sp_process_check(options->pid, err);
 	if (!rc)
 		rc = sp_capability_need_checkpoint("read the files behind mappings", err);
 	/* Looked for again in the freeze, if in vain: a program in execve(2) has no code yet. */
 	if (!rc)
-		sp_foothold_find(dump->options->pid, (struct sp_range){0}, &dump->foothold, NULL);
+		sp_foothold_find(options->pid, (struct sp_range){0}, &dump->foothold, NULL);
 	if (!rc)
-		rc = create(dump, err);
+		rc = sp_cut_begin(&dump->cut, options->pid, options->session, options->parent,
+		                  deadline, options->log, err);
+	return rc ? rc : create(dump, err);
+}
+
+/* Memory alone, of a program that runs all the while: nothing is stopped. */
+static int save_memory_only(struct dump *dump, struct sp_error *err)
+{
+	sp_cleanup_close int pidfd = pidfd_open(dump->options->pid, 0);
+	struct pollfd end = {.fd = pidfd, .events = POLLIN};
+	int rc = take(dump, err);
+
+	if (!rc)
+		rc = save_pages(dump, true, err);
+	if (!rc)
+		rc = save_state(dump, NULL, err);
+	if (!rc)
+		rc = save_vmas(dump, err);
+	if (pidfd < 0 || poll(&end, 1, 0) != 0)
+		return sp_fail(err, ESRCH, "process %d has ended before it was saved",
+		               dump->options->pid);
+	return rc ? rc : commit(dump, err);
+}
+
+static int save_program(struct dump *dump, struct sp_error *err)
+{
+	enum sp_release after = dump->options->after;
+	int rc = dump->cut.active ? copy_ahead(dump, err) : 0;
+
 	if (!rc)
 		rc = freeze(dump, err);
 	if (!rc)
@@ -446,9 +452,12 @@ static int run(struct dump *dump, struct sp_error *err)
 	if (rc && dump->frozen && sp_process_is_ending(&dump->process))
 		return sp_fail(err, ESRCH, "process %d has ended before it was saved",
 		               dump->options->pid);
-	count(dump);
 	if (!rc && after == SP_RELEASE_RUN)
 		thaw(dump, after);
+	if (!rc)
+		rc = check_mappings(dump, err);
+	if (!rc)
+		rc = save_vmas(dump, err);
 	if (!rc)
 		rc = commit(dump, err);
 	if (!rc)
@@ -477,6 +486,8 @@ static void release(struct dump *dump)
 	sp_process_forget(&dump->process);
 	sp_file_table_release(&dump->files);
 	sp_vma_list_release(&dump->vmas);
+	free(dump->maps);
+	sp_cut_end(&dump->cut);
 	if (dump->created)
 		sp_checkpoint_abandon(&dump->writer);
 }
@@ -495,7 +506,11 @@ int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result
 
 	*result = (struct sp_dump_result){0};
 	sp_file_table_init(&dump.files);
-	rc = run(&dump, err);
+	sp_cut_init(&dump.cut);
+	rc = prepare(&dump, err);
+	if (!rc)
+		rc = options->memory_only ? save_memory_only(&dump, err) : save_program(&dump, err);
+	count(&dump);
 	release(&dump);
 	if (rc == -EINTR && sp_interrupt_check(err))
 		return sp_error_context(err, "%s runs on, and nothing was saved",

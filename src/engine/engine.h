@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "engine/cut.h"
 #include "image/pages.h"
 #include "kinds/kind.h"
 #include "remote/process.h"
@@ -19,12 +20,17 @@
 
 /* --- dump --- */
 
+#define SP_DUMP_TIMEOUT_S 10
+
 struct sp_dump_options {
 	pid_t pid;
 	const char *directory;
-	enum sp_release after; /* SP_RELEASE_KILL, SP_RELEASE_RUN or SP_RELEASE_STOP */
-	int compression;       /* zstd level or SP_COMPRESS_NONE */
-	unsigned timeout_s;    /* for stopping the threads; default 10 */
+	enum sp_release after;       /* SP_RELEASE_KILL, SP_RELEASE_RUN or SP_RELEASE_STOP */
+	int compression;             /* zstd level or SP_COMPRESS_NONE */
+	unsigned timeout_s;          /* for stopping the threads */
+	enum sp_cut_session session; /* whether its writes are tracked */
+	const char *parent; /* a checkpoint to stand on, if the session allows it; NULL: none */
+	bool memory_only;   /* a pre-dump: the program is not stopped, and `after` means nothing */
 	struct sp_kind_options kinds;
 	struct sp_log *log;
 };
@@ -48,11 +54,32 @@ struct sp_dump_result {
 };
 
 /**
- * Saves a process to a new checkpoint directory. On failure the target runs on as before and the
+ * Saves a process to a new checkpoint directory. With a tracking session, memory is saved in
+ * rounds while the program runs, and the freeze only covers what was written since. On failure the target runs on as before and the
  * directory does not exist. The target is killed (or left stopped) only after the commit.
  */
 int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result,
             struct sp_error *err);
+
+/* --- tracking (tracking.c) --- */
+
+struct sp_tracking_status {
+	bool tracked;
+	uint8_t id[SP_SESSION_ID_SIZE];
+	uint64_t generation; /* of the last cut */
+	pid_t holder;
+	uint64_t tracked_bytes; /* mappings that are in the session */
+	uint64_t written_bytes; /* in them, since the last cut: populated pages only */
+};
+
+/**
+ * Begins to track the writes of a process: makes a session, and takes once, so that all mappings
+ * are in it. EEXIST if there is a session already. `status` is filled in.
+ */
+int sp_tracking_start(pid_t pid, struct sp_tracking_status *status, struct sp_error *err);
+int sp_tracking_read_status(pid_t pid, struct sp_tracking_status *status, struct sp_error *err);
+/** Ends the session. ENOENT if there is none. */
+int sp_tracking_stop(pid_t pid, struct sp_error *err);
 
 /* --- restore --- */
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
 struct sp_checkpoint *sp_checkpoint_new(void)
@@ -67,9 +68,9 @@ int sp_checkpoint_need_program(const struct sp_checkpoint *checkpoint, struct sp
 	if (!checkpoint->manifest->memory_only)
 		return 0;
 	return sp_fail(err, ENODATA,
-	               "%s holds memory only, as a parent for others; use a checkpoint that "
-	               "stands on it",
-	               checkpoint->path);
+	               "%s holds memory only, it is a pre-dump: use a checkpoint that stands on it "
+	               "(sealpoint dump %" PRIu32 " --parent %s ...)",
+	               checkpoint->path, checkpoint->manifest->root_pid, checkpoint->path);
 }
 
 const Sealpoint__OpenFile *sp_checkpoint_file(const struct sp_checkpoint *checkpoint, uint32_t id)

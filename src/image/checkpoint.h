@@ -28,9 +28,12 @@
 #define SP_IMAGE_PAGES "pages.img"
 #define SP_IMAGE_PAGE_INDEX "pages.idx"
 
+struct sp_checkpoint;
+
 struct sp_checkpoint_writer {
 	char path[PATH_MAX];    /* where it will be */
 	char partial[PATH_MAX]; /* where it is until then */
+	char parent[PATH_MAX];  /* where the parent is, seen from there; "" if it has none */
 	int dirfd;
 	struct sp_record_writer records;
 	struct sp_page_writer *pages;
@@ -42,6 +45,12 @@ struct sp_checkpoint_writer {
  */
 int sp_checkpoint_create(struct sp_checkpoint_writer *writer, const char *path,
                          const struct sp_page_writer_options *options, struct sp_error *err);
+/**
+ * Fills in what `manifest` says of a parent: its id, and where it is, seen from the checkpoint that
+ * is being written. Both belong to `parent` and `writer`.
+ */
+int sp_checkpoint_set_parent(struct sp_checkpoint_writer *writer, Sealpoint__Manifest *manifest,
+                             const struct sp_checkpoint *parent, struct sp_error *err);
 /**
  * Finishes the page store and the records, writes and syncs the manifest, and renames. `manifest`
  * says root, session, generation, parent and freeze time; versions, id, machine and files are added

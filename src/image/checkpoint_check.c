@@ -374,7 +374,9 @@ static int check_vma(struct checker *checker, const Sealpoint__Vma *vma)
 		return bad_vma(checker, vma, "has unknown flags");
 	if (vma->protection_key < 0 || vma->protection_key > 15)
 		return bad_vma(checker, vma, "has an unknown protection key");
-	if (vma->file ? !is_open_file(checker, vma->file) : sp_vma_kind_maps_file(vma->kind))
+	if (vma->file ? !is_open_file(checker, vma->file)
+	              : sp_vma_kind_maps_file(vma->kind) &&
+	                        !checker->checkpoint->manifest->memory_only)
 		return bad_vma(checker, vma, "is of an unknown file");
 	return check_vma_pages(checker, vma, process);
 }

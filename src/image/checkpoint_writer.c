@@ -139,6 +139,52 @@ int sp_checkpoint_create(struct sp_checkpoint_writer *writer, const char *path,
 	return rc;
 }
 
+/* --- the parent --- */
+
+/* Where the checkpoint will be, without any symbolic link. */
+static char *final_place(const struct sp_checkpoint_writer *writer)
+{
+	sp_cleanup_free char *partial = realpath(writer->partial, NULL);
+	const char *name = strrchr(writer->path, '/');
+	char *end = partial ? strrchr(partial, '/') : NULL;
+
+	if (!end)
+		return NULL;
+	*end = '\0';
+	return sp_format("%s/%s", partial, name ? name + 1 : writer->path);
+}
+
+/* The path of `to` as seen from the directory `from`; both are real and absolute. */
+static void relative_path(const char *from, const char *to, char *path, size_t size)
+{
+	size_t common = 0, used = 0;
+
+	for (size_t i = 0; from[i] == to[i] && from[i]; i++)
+		if (from[i] == '/')
+			common = i + 1;
+	*path = '\0';
+	for (const char *rest = from + common; rest && used < size;
+	     rest = strchr(rest, '/') ? strchr(rest, '/') + 1 : NULL)
+		used += (size_t)snprintf(path + used, size - used, "../");
+	if (used < size)
+		snprintf(path + used, size - used, "%s", to + common);
+}
+
+int sp_checkpoint_set_parent(struct sp_checkpoint_writer *writer, Sealpoint__Manifest *manifest,
+                             const struct sp_checkpoint *parent, struct sp_error *err)
+{
+	sp_cleanup_free char *from = final_place(writer);
+	sp_cleanup_free char *to = realpath(parent->path, NULL);
+
+	if (!from || !to)
+		return sp_fail_errno(err, errno, "cannot find the way from %s to its parent %s",
+		                     writer->path, parent->path);
+	relative_path(from, to, writer->parent, sizeof(writer->parent));
+	manifest->parent_path = writer->parent;
+	manifest->parent_id = parent->manifest->id;
+	return 0;
+}
+
 /* --- the end --- */
 
 static int sync_parent(const char *path, struct sp_error *err)

@@ -20,14 +20,31 @@
  * program's own, ... Takes a list read while the process is stopped.
  */
 int sp_memory_check(pid_t pid, const struct sp_array *vmas, struct sp_error *err);
+/** Which pages are saved: what a dump that tracks writes adds to sp_memory_save(). */
+struct sp_memory_selection {
+	/*
+	 * A set of ranges (base/range_set.h) that have to be looked at; all other pages are PARENT.
+	 * NULL: everything.
+	 */
+	const struct sp_array *changed;
+	/* The other pages are left out instead: a later layer of the page store tells of them. */
+	bool changed_only;
+	/*
+	 * The program runs. A page that vanishes while it is read is stored as zeros: it counts as
+	 * written, and a later layer or checkpoint replaces it.
+	 */
+	bool running;
+};
+
 /**
- * Adds every page of every VMA to the page store under `object`: states from PAGEMAP_SCAN, contents
+ * Adds every page of every VMA, or a selection, to the page store under `object`: states from PAGEMAP_SCAN, contents
  * to be read from the process by the writer's workers. Where the kernel has no PAGEMAP_SCAN, from
  * /proc/PID/pagemap. Shared mappings of files, memfds and shared anonymous memory are stored with
  * their file, not here: their resident pages are FILE, the others HOLE. Notes transparent huge
  * pages in each VMA (`huge`).
  */
-int sp_memory_save(pid_t pid, const struct sp_array *vmas, struct sp_page_writer *writer,
+int sp_memory_save(pid_t pid, const struct sp_array *vmas,
+                   const struct sp_memory_selection *selection, struct sp_page_writer *writer,
                    uint32_t object, struct sp_error *err);
 /** Fills in the record of a VMA, after sp_memory_save(). Strings and lists stay owned by `vma`. */
 void sp_vma_to_record(const struct sp_vma *vma, pid_t pid, Sealpoint__Vma *record);

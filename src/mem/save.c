@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/range_set.h"
 #include "mem/page_scan.h"
 #include "proc/file.h"
 
@@ -91,7 +92,8 @@ int sp_memory_check(pid_t pid, const struct sp_array *vmas, struct sp_error *err
 
 struct process_memory {
 	pid_t pid;
-	int fd; /* /proc/PID/mem: reads PROT_NONE memory too, but slower */
+	int fd;       /* /proc/PID/mem: reads PROT_NONE memory too, but slower */
+	bool running; /* pages may vanish */
 };
 
 static int read_forced(const struct process_memory *memory, uint64_t from, void *buffer,
@@ -105,6 +107,10 @@ static int read_forced(const struct process_memory *memory, uint64_t from, void 
 
 		if (got < 0 && errno == EINTR)
 			continue;
+		if (got <= 0 && memory->running) {
+			got = (ssize_t)(sp_page_down(from + done) + SP_PAGE_SIZE - from - done);
+			memset((char *)buffer + done, 0, (size_t)got);
+		}
 		if (got <= 0)
 			return sp_fail_errno(err, got < 0 ? errno : EFAULT,
 			                     "cannot read memory at 0x%" PRIx64 " of process %d",
@@ -134,8 +140,8 @@ static void release_process(void *context)
 	free(memory);
 }
 
-static int add_process_source(struct sp_page_writer *writer, pid_t pid, uint32_t *source,
-                              struct sp_error *err)
+static int add_process_source(struct sp_page_writer *writer, pid_t pid, bool running,
+                              uint32_t *source, struct sp_error *err)
 {
 	struct process_memory *memory;
 	int fd = sp_proc_open(pid, "mem", O_RDONLY, err);
@@ -143,7 +149,7 @@ static int add_process_source(struct sp_page_writer *writer, pid_t pid, uint32_t
 	if (fd < 0)
 		return fd;
 	memory = sp_alloc(sizeof(*memory));
-	*memory = (struct process_memory){pid, fd};
+	*memory = (struct process_memory){pid, fd, running};
 	*source = sp_page_writer_add_source(writer,
 	                                    (struct sp_page_source){.read = read_process,
 	                                                            .context = memory,
@@ -154,6 +160,7 @@ static int add_process_source(struct sp_page_writer *writer, pid_t pid, uint32_t
 /* --- page states --- */
 
 struct saver {
+	const struct sp_memory_selection *selection;
 	struct sp_page_writer *writer;
 	uint32_t object, source;
 	struct sp_vma *vma;
@@ -173,9 +180,9 @@ static int append(struct saver *saver, struct sp_range range, enum sp_page_state
 {
 	int rc;
 
-	if (range.start == range.end)
+	if (range.start >= range.end)
 		return 0;
-	if (saver->run.state != state) {
+	if (saver->run.state != state || saver->run.range.end != range.start) {
 		rc = add_run(saver, err);
 		if (rc < 0)
 			return rc;
@@ -214,18 +221,65 @@ static bool is_transparent_huge(const struct sp_vma *vma, uint64_t categories)
 	       (categories & PAGE_IS_PRESENT) && !(categories & (PAGE_IS_FILE | PAGE_IS_PFNZERO));
 }
 
+/* A part of the VMA that is looked at, page by page. */
+struct part {
+	struct saver *saver;
+	uint64_t next; /* the first page that nothing is known of yet */
+};
+
 static int visit_pages(void *context, struct sp_range run, uint64_t categories,
                        struct sp_error *err)
 {
-	struct saver *saver = context;
-	struct sp_range gap = {saver->run.range.end, run.start};
-	int rc = append(saver, gap, SP_PAGE_HOLE, err);
+	struct part *part = context;
+	struct saver *saver = part->saver;
+	int rc = append(saver, (struct sp_range){part->next, run.start}, SP_PAGE_HOLE, err);
 
 	if (rc < 0)
 		return rc;
+	part->next = run.end;
 	if (is_transparent_huge(saver->vma, categories))
 		note_huge(saver->vma, run);
 	return append(saver, run, page_state(saver->vma, categories), err);
+}
+
+static int save_part(struct saver *saver, struct sp_page_scan *scan, struct sp_range range,
+                     struct sp_error *err)
+{
+	struct part part = {saver, range.start};
+	int rc;
+
+	if (saver->vma->kind == SP_VMA_VDSO)
+		return append(saver, range, SP_PAGE_DATA, err);
+	rc = sp_page_scan_walk(scan, range, visit_pages, &part, err);
+	return rc < 0 ? rc
+	              : append(saver, (struct sp_range){part.next, range.end}, SP_PAGE_HOLE, err);
+}
+
+/* The pages between two parts. */
+static int pass_over(struct saver *saver, struct sp_range range, struct sp_error *err)
+{
+	return saver->selection->changed_only ? 0 : append(saver, range, SP_PAGE_PARENT, err);
+}
+
+static int save_changed(struct saver *saver, struct sp_page_scan *scan, struct sp_error *err)
+{
+	const struct sp_array *changed = saver->selection->changed;
+	struct sp_range left = saver->vma->range;
+	int rc = 0;
+
+	for (size_t i = sp_ranges_search(changed, left.start); rc >= 0 && i < changed->count; i++) {
+		struct sp_range part = *(struct sp_range *)sp_array_at(changed, i);
+
+		if (part.start >= left.end)
+			break;
+		part.start = part.start > left.start ? part.start : left.start;
+		part.end = part.end < left.end ? part.end : left.end;
+		rc = pass_over(saver, (struct sp_range){left.start, part.start}, err);
+		if (rc >= 0)
+			rc = save_part(saver, scan, part, err);
+		left.start = part.end;
+	}
+	return rc < 0 ? rc : pass_over(saver, left, err);
 }
 
 static int save_vma(struct saver *saver, struct sp_page_scan *scan, struct sp_error *err)
@@ -236,15 +290,9 @@ static int save_vma(struct saver *saver, struct sp_page_scan *scan, struct sp_er
 	sp_array_clear(&vma->huge);
 	if (vma->kind == SP_VMA_VVAR || vma->kind == SP_VMA_VSYSCALL || vma->kind == SP_VMA_DEVICE)
 		return 0;
-	if (vma->kind == SP_VMA_VDSO)
-		return sp_page_writer_add(saver->writer, saver->object, vma->range, SP_PAGE_DATA,
-		                          saver->source, err);
 	saver->run = (struct sp_page_run){{vma->range.start, vma->range.start}, SP_PAGE_HOLE};
-	rc = sp_page_scan_walk(scan, vma->range, visit_pages, saver, err);
-	if (rc < 0)
-		return rc;
-	rc = append(saver, (struct sp_range){saver->run.range.end, vma->range.end}, SP_PAGE_HOLE,
-	            err);
+	rc = saver->selection->changed ? save_changed(saver, scan, err)
+	                               : save_part(saver, scan, vma->range, err);
 	return rc < 0 ? rc : add_run(saver, err);
 }
 
@@ -265,16 +313,22 @@ static int save_all(struct saver *saver, pid_t pid, const struct sp_array *vmas,
 	return 0;
 }
 
-int sp_memory_save(pid_t pid, const struct sp_array *vmas, struct sp_page_writer *writer,
+int sp_memory_save(pid_t pid, const struct sp_array *vmas,
+                   const struct sp_memory_selection *selection, struct sp_page_writer *writer,
                    uint32_t object, struct sp_error *err)
 {
-	struct saver saver = {.writer = writer, .object = object};
+	static const struct sp_memory_selection everything;
+	struct saver saver = {
+	        .selection = selection ? selection : &everything,
+	        .writer = writer,
+	        .object = object,
+	};
 	sp_cleanup(sp_page_scan_close) struct sp_page_scan scan = {.pagemap = -1};
 	int rc = sp_page_scan_open(&scan, pid, err);
 
 	if (rc < 0)
 		return rc;
-	rc = add_process_source(writer, pid, &saver.source, err);
+	rc = add_process_source(writer, pid, saver.selection->running, &saver.source, err);
 	return rc < 0 ? rc : save_all(&saver, pid, vmas, &scan, err);
 }
 

@@ -133,8 +133,8 @@ static inline int save(struct bench *bench, struct sp_error *err)
 		return ret;
 	bench->record.pid = (uint32_t)bench->program;
 	bench->record.memory_object = sp_page_writer_new_object(writer);
-	ret = sp_memory_save(bench->program, &bench->vmas, writer, bench->record.memory_object,
-	                     err);
+	ret = sp_memory_save(bench->program, &bench->vmas, NULL, writer,
+	                     bench->record.memory_object, err);
 	if (ret < 0) {
 		sp_page_writer_abandon(writer);
 		return ret;

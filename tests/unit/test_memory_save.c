@@ -45,7 +45,7 @@ static int save_one(const void *address, struct saved *saved, struct sp_error *e
 	if (ret < 0)
 		return ret;
 	saved->object = sp_page_writer_new_object(writer);
-	ret = sp_memory_save(getpid(), &saved->vmas, writer, saved->object, err);
+	ret = sp_memory_save(getpid(), &saved->vmas, NULL, writer, saved->object, err);
 	if (ret < 0) {
 		sp_page_writer_abandon(writer);
 		return ret;

@@ -1,0 +1,118 @@
+/* `sealpoint pre-dump`: saves the memory of a program that runs all the while. */
+#include "cli/cli.h"
+
+#include "base/interrupt.h"
+#include "engine/engine.h"
+
+#include <stdio.h>
+
+enum { OPTION_PARENT = SP_OPTION_LONG, OPTION_COMPRESS };
+
+static const struct sp_option options[] = {
+        {'o', "output", "DIR",
+         "where to save it: a directory that does not exist yet,\nor is empty"},
+        {OPTION_PARENT, "parent", "PREV",
+         "store only what was written since the checkpoint PREV was\nmade"},
+        {OPTION_COMPRESS, "compress", "LEVEL",
+         "zstd level from -100 (fast) to 22 (small), or \"none\";\ndefault 1"},
+        {SP_OPTION_VERBOSE, "verbose", NULL, "tell what is done"},
+        {SP_OPTION_QUIET, "quiet", NULL, "no progress, no warnings, no summary"},
+        {0},
+};
+
+static bool apply_option(struct sp_cli *cli, struct sp_dump_options *dump, int option)
+{
+	switch (option) {
+	case 'o':
+		dump->directory = cli->argument;
+		return true;
+	case OPTION_PARENT:
+		dump->parent = cli->argument;
+		return true;
+	case OPTION_COMPRESS:
+		return sp_parse_compression(cli, cli->argument, &dump->compression);
+	default:
+		return false;
+	}
+}
+
+static bool parse(struct sp_cli *cli, struct sp_dump_options *dump)
+{
+	char **operands;
+	int option;
+
+	while ((option = sp_next_option(cli)) != SP_OPTION_END)
+		if (!apply_option(cli, dump, option))
+			return false;
+	operands = sp_operands(cli, (const char *const[]){"PID", NULL});
+	if (!operands || !sp_parse_pid(cli, operands[0], &dump->pid))
+		return false;
+	if (dump->directory && *dump->directory)
+		return true;
+	sp_usage_error(cli, "say with -o DIR where to save the memory of process %d", dump->pid);
+	return false;
+}
+
+static void print_json(const struct sp_dump_options *dump, const struct sp_dump_result *result)
+{
+	sp_print_json(json_pack(
+	        "{s:i, s:o, s:I, s:I, s:I, s:f, s:o, s:I}", "pid", (int)dump->pid, "directory",
+	        sp_json_text(dump->directory), "total_ns", (json_int_t)result->total_ns,
+	        "image_bytes", (json_int_t)result->image_bytes, "contents_bytes",
+	        (json_int_t)result->pages.raw_bytes, "ratio", sp_ratio(&result->pages), "pages",
+	        sp_page_counts_object(result->pages.pages), "mappings",
+	        (json_int_t)result->mappings));
+}
+
+static void print_people(const struct sp_dump_options *dump, const struct sp_dump_result *result)
+{
+	printf("saved the memory of process %d to %s in %s; the program was not stopped\n",
+	       dump->pid, dump->directory, sp_show_duration(result->total_ns).text);
+	printf("%s pages, %s of contents, %s on disk, ratio %.1f\n",
+	       sp_show_count(sp_populated_pages(&result->pages)).text,
+	       sp_show_bytes(result->pages.raw_bytes).text, sp_show_bytes(result->image_bytes).text,
+	       sp_ratio(&result->pages));
+}
+
+static int run(struct sp_cli *cli)
+{
+	struct sp_dump_options dump = {
+	        .after = SP_RELEASE_RUN,
+	        .compression = SP_COMPRESS_DEFAULT,
+	        .timeout_s = SP_DUMP_TIMEOUT_S,
+	        .session = SP_CUT_TRACK,
+	        .memory_only = true,
+	        .log = &cli->log,
+	};
+	struct sp_dump_result result = {0};
+	struct sp_error err = {0};
+
+	if (!parse(cli, &dump))
+		return SP_EXIT_USAGE;
+	sp_interrupt_watch();
+	if (sp_dump(&dump, &result, &err) < 0)
+		return sp_command_failed(cli, &err);
+	sp_log_succeeded(&cli->log);
+	if (cli->json)
+		print_json(&dump, &result);
+	else if (!cli->log.quiet)
+		print_people(&dump, &result);
+	return SP_EXIT_OK;
+}
+
+const struct sp_command sp_command_pre_dump = {
+        .name = "pre-dump",
+        .synopsis = "PID -o DIR [--parent PREV] [OPTION]...",
+        .summary = "save the memory of a program ahead, while it runs",
+        .description =
+                "Saves the memory of process PID to the new directory DIR without stopping the\n"
+                "program, and tracks its writes from then on. What it writes meanwhile counts as\n"
+                "written: the dump that comes after, with DIR as its --parent, has only that to\n"
+                "save. A pre-dump cannot be restored itself.\n\n"
+                "To begin to track writes stops the program once, for about a millisecond.",
+        .options = options,
+        .examples = "  sealpoint pre-dump 4242 -o chain/1\n"
+                    "  sealpoint pre-dump 4242 -o chain/2 --parent chain/1\n"
+                    "  sealpoint dump 4242 -o chain/3 --parent chain/2",
+        .run = run,
+};

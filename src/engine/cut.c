@@ -1,0 +1,372 @@
+/* Cuts: see cut.h. */
+#include "engine/cut.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "mem/memory.h"
+#include "mem/page_scan.h"
+#include "proc/stat.h"
+#include "remote/userfaultfd.h"
+#include "track/scan.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define REGIONS 1024
+
+/* --- making a session --- */
+
+/* Lets the process, which is seized, make the userfaultfd. */
+static int make_userfaultfd(struct sp_process *process, struct sp_foothold *foothold,
+                            struct sp_error *err)
+{
+	struct sp_remote remote = {0};
+	int fd = -1;
+	int rc = sp_remote_open(&remote, process, sp_process_leader(process), foothold, err);
+
+	if (rc == 0)
+		fd = rc = sp_remote_userfaultfd(&remote, err);
+	if (rc >= 0)
+		rc = sp_remote_close(&remote, err);
+	else
+		sp_remote_close(&remote, NULL);
+	if (rc < 0) {
+		sp_close_scope(&fd);
+		return rc;
+	}
+	return fd;
+}
+
+int sp_cut_make_session(struct sp_session *session, pid_t pid, bool keep, uint64_t deadline_ns,
+                        struct sp_error *err)
+{
+	struct sp_foothold foothold;
+	struct sp_process process = {.pid = pid, .pidfd = -1};
+	int rc;
+
+	/* Looked for again in the stop, if in vain. */
+	sp_foothold_find(pid, (struct sp_range){0}, &foothold, NULL);
+	rc = sp_process_seize(&process, pid, deadline_ns, err);
+	if (rc == 0) {
+		int fd = make_userfaultfd(&process, &foothold, err);
+
+		sp_process_release(&process, SP_RELEASE_RUN);
+		rc = fd < 0 ? fd : sp_session_begin(session, pid, fd, err);
+		if (rc == 0 && keep)
+			rc = sp_session_keep(session, process.pidfd, err);
+		if (rc < 0)
+			sp_session_close(session);
+	}
+	sp_process_forget(&process);
+	return rc < 0 ? sp_error_context(err, "cannot track the writes of %s",
+	                                 sp_process_name(pid).text)
+	              : 0;
+}
+
+/* --- the parent --- */
+
+/* Why this checkpoint cannot be the parent of the cut, or NULL. */
+static const char *unfit(const struct sp_cut *cut, const struct sp_checkpoint *parent)
+{
+	const Sealpoint__Manifest *manifest = parent->manifest;
+
+	if (manifest->root_pid != (uint32_t)cut->session.pid)
+		return "it is of another process";
+	if (manifest->session_id.len == 0)
+		return "writes were not tracked when it was made";
+	if (manifest->session_id.len != sizeof(cut->session.id) ||
+	    memcmp(manifest->session_id.data, cut->session.id, sizeof(cut->session.id)) != 0)
+		return "the tracking session of that time has ended";
+	if (manifest->generation != cut->session.generation - 1)
+		return "it is not the last that was cut from the tracking session";
+	return NULL;
+}
+
+static int add_covered(void *context, const struct sp_page_run *run)
+{
+	sp_ranges_add(context, run->range);
+	return 0;
+}
+
+static void list_huge_of_parent(struct sp_cut *cut)
+{
+	for (size_t i = 0; i < cut->parent->vmas.count; i++) {
+		const Sealpoint__Vma *vma = sp_array_pointer(&cut->parent->vmas, i);
+
+		for (size_t j = 0; j + 1 < vma->n_huge; j += 2)
+			sp_ranges_add(&cut->huge,
+			              (struct sp_range){vma->huge[j], vma->huge[j + 1]});
+	}
+	sp_ranges_normalize(&cut->huge);
+}
+
+static int open_parent(struct sp_cut *cut, const char *path, struct sp_log *log,
+                       struct sp_error *err)
+{
+	struct sp_checkpoint *parent;
+	const struct sp_range everything = {0, 1ULL << 47};
+	const char *reason;
+	int rc = sp_checkpoint_open(&parent, path, err);
+
+	if (rc < 0)
+		return rc;
+	reason = cut->active ? unfit(cut, parent) : "its writes are not tracked";
+	if (reason) {
+		sp_warn(log, "full contents are stored: %s cannot be the parent, %s", path, reason);
+		sp_checkpoint_close(parent);
+		return 0;
+	}
+	cut->parent = parent;
+	list_huge_of_parent(cut);
+	rc = sp_page_store_walk(parent->pages, sp_checkpoint_root(parent)->memory_object,
+	                        everything, add_covered, &cut->covered, err);
+	sp_ranges_normalize(&cut->covered);
+	return rc;
+}
+
+/* --- the cut --- */
+
+void sp_cut_init(struct sp_cut *cut)
+{
+	*cut = (struct sp_cut){
+	        .session = SP_SESSION_NONE,
+	        .covered = SP_ARRAY_OF(struct sp_range),
+	        .changed = SP_ARRAY_OF(struct sp_range),
+	        .huge = SP_ARRAY_OF(struct sp_range),
+	};
+}
+
+/*
+ * A process that has executed another program has a new address space, of which the old session
+ * knows nothing: it accepts no mapping of it.
+ */
+static bool session_is_dead(const struct sp_session *session)
+{
+	return sp_uffd_unregister(session->uffd, (struct sp_range){0, SP_PAGE_SIZE}) == -ESRCH;
+}
+
+static int find_session(struct sp_cut *cut, pid_t pid, enum sp_cut_session which,
+                        uint64_t deadline_ns, struct sp_error *err)
+{
+	int rc = sp_session_find(&cut->session, pid, err);
+
+	if (rc < 0)
+		return rc;
+	if (rc == 1 && session_is_dead(&cut->session)) {
+		rc = sp_session_end(&cut->session, err);
+		if (rc < 0)
+			return rc;
+	}
+	if (rc == 0 && which != SP_CUT_IF_TRACKED)
+		rc = sp_cut_make_session(&cut->session, pid, which == SP_CUT_TRACK, deadline_ns,
+		                         err);
+	cut->active = rc >= 0 && cut->session.uffd >= 0;
+	return rc < 0 ? rc : 0;
+}
+
+int sp_cut_begin(struct sp_cut *cut, pid_t pid, enum sp_cut_session which, const char *parent,
+                 uint64_t deadline_ns, struct sp_log *log, struct sp_error *err)
+{
+	int rc = find_session(cut, pid, which, deadline_ns, err);
+
+	if (rc == 0 && cut->active)
+		rc = sp_session_cut(&cut->session, err);
+	if (rc == 0 && parent)
+		rc = open_parent(cut, parent, log, err);
+	return rc;
+}
+
+void sp_cut_end(struct sp_cut *cut)
+{
+	sp_session_close(&cut->session);
+	if (cut->parent)
+		sp_checkpoint_close(cut->parent);
+	sp_array_release(&cut->covered);
+	sp_array_release(&cut->changed);
+	sp_array_release(&cut->huge);
+	cut->parent = NULL;
+	cut->active = false;
+}
+
+/* --- taking --- */
+
+static bool is_tracked(const struct sp_vma *vma)
+{
+	return vma->kind == SP_VMA_ANONYMOUS || vma->kind == SP_VMA_STACK ||
+	       vma->kind == SP_VMA_FILE_PRIVATE || vma->kind == SP_VMA_HUGETLB;
+}
+
+struct taker {
+	struct sp_cut *cut;
+	struct sp_page_scan populated;
+	struct page_region *regions;
+	struct sp_array holes; /* of a VMA: a set of ranges */
+	uint64_t next;         /* behind the last populated page */
+};
+
+static void add_hole(struct taker *taker, uint64_t end)
+{
+	struct sp_range hole = {
+	        (taker->next + SP_HUGE_PAGE_SIZE - 1) & ~(SP_HUGE_PAGE_SIZE - 1),
+	        end & ~(SP_HUGE_PAGE_SIZE - 1),
+	};
+
+	if (hole.start < hole.end)
+		sp_ranges_add(&taker->holes, hole);
+}
+
+static int visit_populated(void *context, struct sp_range run, uint64_t categories,
+                           struct sp_error *err)
+{
+	struct taker *taker = context;
+
+	add_hole(taker, run.start);
+	taker->next = run.end;
+	return 0;
+}
+
+/*
+ * To protect a page that is not populated takes a page table for it. Programs reserve more address
+ * space than that could be done for, so the parts where nothing is are left out: what appears there
+ * is not protected, and so counts as written.
+ */
+static int find_holes(struct taker *taker, struct sp_range range)
+{
+	sp_array_clear(&taker->holes);
+	while (range.start < range.end && sp_range_size(range) >= SP_HUGE_PAGE_SIZE) {
+		int count = sp_scan_written(taker->populated.pagemap, &range, taker->regions,
+		                            REGIONS, 0);
+
+		if (count < 0)
+			return count;
+		for (int i = 0; i < count; i++) {
+			struct sp_range written = {taker->regions[i].start, taker->regions[i].end};
+			int rc;
+
+			if (sp_range_size(written) < SP_HUGE_PAGE_SIZE)
+				continue;
+			taker->next = written.start;
+			rc = sp_page_scan_walk(&taker->populated, written, visit_populated, taker,
+			                       NULL);
+			if (rc < 0)
+				return rc;
+			add_hole(taker, written.end);
+		}
+	}
+	return 0;
+}
+
+/* EPERM while the program runs: the mapping has just been replaced by another. */
+static int take_range(struct taker *taker, struct sp_range range)
+{
+	while (range.start < range.end) {
+		int count =
+		        sp_scan_take(taker->populated.pagemap, &range, taker->regions, REGIONS, 0);
+
+		if (count < 0)
+			return count;
+		for (int i = 0; i < count; i++)
+			sp_ranges_add(
+			        &taker->cut->changed,
+			        (struct sp_range){taker->regions[i].start, taker->regions[i].end});
+	}
+	return 0;
+}
+
+static int take_tracked(struct taker *taker, struct sp_vma *vma)
+{
+	uint64_t next = vma->range.start;
+	int rc = sp_uffd_register(taker->cut->session.uffd, vma->range);
+
+	if (rc < 0)
+		return rc;
+	vma->flags &= ~(uint32_t)SP_VMA_UFFD;
+	rc = find_holes(taker, vma->range);
+	for (size_t i = 0; i < taker->holes.count && rc >= 0; i++) {
+		const struct sp_range *hole = sp_array_at(&taker->holes, i);
+
+		sp_ranges_add(&taker->cut->changed, *hole);
+		rc = take_range(taker, (struct sp_range){next, hole->start});
+		next = hole->end;
+	}
+	return rc < 0 ? rc : take_range(taker, (struct sp_range){next, vma->range.end});
+}
+
+/* What neither a layer nor the parent has: never taken for unchanged. */
+static void add_uncovered(struct sp_cut *cut, const struct sp_array *vmas)
+{
+	sp_cleanup_array struct sp_array all = SP_ARRAY_OF(struct sp_range);
+
+	for (size_t i = 0; i < vmas->count; i++)
+		sp_ranges_add(&all, ((struct sp_vma *)sp_array_at(vmas, i))->range);
+	sp_ranges_normalize(&all);
+	sp_ranges_subtract(&all, &cut->covered);
+	sp_ranges_add_all(&cut->changed, &all);
+	sp_ranges_normalize(&cut->changed);
+}
+
+int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, struct sp_error *err)
+{
+	struct taker taker = {.cut = cut, .holes = SP_ARRAY_OF(struct sp_range)};
+	int rc = sp_page_scan_open(&taker.populated, cut->session.pid, err);
+
+	if (rc < 0)
+		return rc;
+	taker.regions = sp_alloc(REGIONS * sizeof(*taker.regions));
+	sp_array_clear(&cut->changed);
+	for (size_t i = 0; i < vmas->count; i++) {
+		struct sp_vma *vma = sp_array_at(vmas, i);
+
+		/* What cannot be tracked has changed. */
+		if (!is_tracked(vma) || take_tracked(&taker, vma) < 0)
+			sp_ranges_add(&cut->changed, vma->range);
+	}
+	add_uncovered(cut, vmas);
+	sp_page_scan_close(&taker.populated);
+	sp_array_release(&taker.holes);
+	free(taker.regions);
+	return 0;
+}
+
+/* --- what was saved --- */
+
+void sp_cut_saved(struct sp_cut *cut, const struct sp_array *vmas)
+{
+	sp_ranges_subtract(&cut->huge, &cut->changed);
+	for (size_t i = 0; i < vmas->count; i++) {
+		const struct sp_vma *vma = sp_array_at(vmas, i);
+
+		sp_ranges_add_all(&cut->huge, &vma->huge);
+		if (is_tracked(vma))
+			sp_ranges_add(&cut->covered, vma->range);
+	}
+	sp_ranges_normalize(&cut->huge);
+	sp_ranges_normalize(&cut->covered);
+}
+
+void sp_cut_list_huge(const struct sp_cut *cut, const struct sp_array *vmas)
+{
+	for (size_t i = 0; i < vmas->count; i++) {
+		struct sp_vma *vma = sp_array_at(vmas, i);
+
+		sp_array_clear(&vma->huge);
+		for (size_t j = sp_ranges_search(&cut->huge, vma->range.start); j < cut->huge.count;
+		     j++) {
+			struct sp_range huge = *(struct sp_range *)sp_array_at(&cut->huge, j);
+
+			if (huge.start >= vma->range.end)
+				break;
+			huge.start = huge.start > vma->range.start ? huge.start : vma->range.start;
+			huge.end = huge.end < vma->range.end ? huge.end : vma->range.end;
+			/* A huge page of which a part was replaced is none any more. */
+			huge.start =
+			        (huge.start + SP_HUGE_PAGE_SIZE - 1) & ~(SP_HUGE_PAGE_SIZE - 1);
+			huge.end &= ~(SP_HUGE_PAGE_SIZE - 1);
+			if (huge.start < huge.end)
+				sp_array_append(&vma->huge, &huge);
+		}
+	}
+}

@@ -1,0 +1,64 @@
+/*
+ * A cut: what a dump takes out of a tracking session, and whether it can stand on a parent.
+ *
+ *	sp_cut_begin()    find or make the session, raise its generation, look at the parent
+ *	sp_cut_take()     ... while the program runs: what has changed, to be saved as a layer
+ *	sp_cut_take()     ... once more in the freeze: what has changed since
+ *	sp_cut_end()
+ *
+ * Everything rests on one rule: what a take has found is saved. Taking protects what it reports in
+ * the same step, so a page that a later take does not report is as the last layer, or the parent,
+ * has it. A mapping that joins the session is not protected before its first take, which therefore
+ * reports all of it.
+ */
+#ifndef SEALPOINT_ENGINE_CUT_H
+#define SEALPOINT_ENGINE_CUT_H
+
+#include "base/range_set.h"
+#include "image/checkpoint.h"
+#include "remote/foothold.h"
+#include "track/session.h"
+
+struct sp_log;
+
+enum sp_cut_session {
+	SP_CUT_IF_TRACKED, /* use the session that there is, or none */
+	SP_CUT_TRACK,      /* make one if there is none, and keep it for the next dump */
+	SP_CUT_ONCE,       /* make one if there is none, for this cut alone */
+};
+
+struct sp_cut {
+	struct sp_session session;
+	bool active;                  /* there is a session */
+	struct sp_checkpoint *parent; /* what PARENT pages stand on; NULL: nothing */
+	struct sp_array covered; /* where layers or the parent have all pages that are not changed */
+	struct sp_array changed; /* what the last take has found: to be saved */
+	struct sp_array huge;    /* transparent huge pages of what was saved so far */
+};
+
+#define sp_cleanup_cut __attribute__((cleanup(sp_cut_end)))
+
+void sp_cut_init(struct sp_cut *cut);
+/**
+ * Begins a cut of process `pid`, which runs; making a session stops it for a moment, until
+ * `deadline_ns`. `parent` is the directory of a checkpoint or NULL. A parent that cannot be read
+ * is an error; one that is not the session's last cut is warned about and not used.
+ */
+int sp_cut_begin(struct sp_cut *cut, pid_t pid, enum sp_cut_session which, const char *parent,
+                 uint64_t deadline_ns, struct sp_log *log, struct sp_error *err);
+/**
+ * Takes what has changed in these mappings into cut->changed, together with what nobody has saved
+ * yet. Mappings that can be tracked join the session, and lose their flag SP_VMA_UFFD: it is ours.
+ */
+int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, struct sp_error *err);
+/** After cut->changed has been saved (sp_memory_save() has noted huge pages in `vmas`). */
+void sp_cut_saved(struct sp_cut *cut, const struct sp_array *vmas);
+/** Gives each VMA the list of all its huge pages, those of lower layers and of the parent too. */
+void sp_cut_list_huge(const struct sp_cut *cut, const struct sp_array *vmas);
+void sp_cut_end(struct sp_cut *cut);
+
+/** Makes a session for a process that has none: stops it for a moment. (sealpoint track start) */
+int sp_cut_make_session(struct sp_session *session, pid_t pid, bool keep, uint64_t deadline_ns,
+                        struct sp_error *err);
+
+#endif

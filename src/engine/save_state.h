@@ -1,0 +1,22 @@
+/* The records of a process and its threads: see save_state.c. */
+#ifndef SEALPOINT_ENGINE_SAVE_STATE_H
+#define SEALPOINT_ENGINE_SAVE_STATE_H
+
+#include "image/record.h"
+#include "kinds/kind.h"
+#include "remote/remote.h"
+
+struct sp_state_saver {
+	struct sp_process *process;
+	struct sp_remote *remote; /* NULL: the process runs, and only its own record is written */
+	const struct sp_kind_options *options;
+	struct sp_record_writer *records;
+	struct sp_log *log;
+	uint32_t memory_object; /* in the page store */
+	uint32_t executable;    /* OpenFile.id; 0: not saved */
+};
+
+/** Writes the records of a stopped process and of its threads; each facet saves its part. */
+int sp_state_save(const struct sp_state_saver *state, struct sp_error *err);
+
+#endif

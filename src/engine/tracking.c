@@ -1,0 +1,102 @@
+/* Tracking sessions as a user sees them: beginning one, its status, ending it. */
+#include "engine/engine.h"
+
+#include "base/clock.h"
+#include "base/cleanup.h"
+#include "mem/vma.h"
+#include "proc/file.h"
+#include "proc/stat.h"
+#include "track/scan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#define REGIONS 1024
+
+/* Written and populated: what a dump would have to store. */
+static uint64_t count_written(int pagemap, struct sp_range range)
+{
+	struct page_region regions[REGIONS];
+	uint64_t bytes = 0;
+
+	while (range.start < range.end) {
+		int count = sp_scan_written(pagemap, &range, regions, REGIONS, 0);
+
+		for (int i = 0; i < count; i++)
+			bytes += regions[i].end - regions[i].start;
+		if (count < 0)
+			break;
+	}
+	return bytes;
+}
+
+static int fill_in(pid_t pid, const struct sp_session *session, struct sp_tracking_status *status,
+                   struct sp_error *err)
+{
+	struct sp_array vmas = SP_ARRAY_OF(struct sp_vma);
+	sp_cleanup_close int pagemap = sp_proc_open(pid, "pagemap", O_RDONLY, err);
+	int rc = pagemap < 0 ? pagemap : sp_vma_list_read(pid, &vmas, err);
+
+	*status = (struct sp_tracking_status){
+	        .tracked = true,
+	        .generation = session->generation,
+	        .holder = session->holder,
+	};
+	memcpy(status->id, session->id, sizeof(status->id));
+	for (size_t i = 0; i < vmas.count && rc == 0; i++) {
+		const struct sp_vma *vma = sp_array_at(&vmas, i);
+
+		if (sp_scan_check(pagemap, vma->range) < 0)
+			continue;
+		status->tracked_bytes += sp_range_size(vma->range);
+		status->written_bytes += count_written(pagemap, vma->range);
+	}
+	sp_vma_list_release(&vmas);
+	return rc;
+}
+
+int sp_tracking_start(pid_t pid, struct sp_tracking_status *status, struct sp_error *err)
+{
+	uint64_t deadline = sp_now_ns() + SP_DUMP_TIMEOUT_S * SP_NS_PER_S;
+	struct sp_array vmas = SP_ARRAY_OF(struct sp_vma);
+	sp_cleanup_cut struct sp_cut cut;
+	int rc = sp_process_check(pid, err);
+
+	sp_cut_init(&cut);
+	if (rc == 0)
+		rc = sp_session_find(&cut.session, pid, err);
+	if (rc == 1)
+		return sp_fail(err, EEXIST, "the writes of %s are tracked already",
+		               sp_process_name(pid).text);
+	if (rc == 0)
+		rc = sp_cut_begin(&cut, pid, SP_CUT_TRACK, NULL, deadline, NULL, err);
+	if (rc == 0)
+		rc = sp_vma_list_read(pid, &vmas, err);
+	if (rc == 0)
+		rc = sp_cut_take(&cut, &vmas, err);
+	if (rc == 0)
+		rc = fill_in(pid, &cut.session, status, err);
+	sp_vma_list_release(&vmas);
+	return rc;
+}
+
+int sp_tracking_read_status(pid_t pid, struct sp_tracking_status *status, struct sp_error *err)
+{
+	sp_cleanup_session struct sp_session session;
+	int rc = sp_session_find(&session, pid, err);
+
+	*status = (struct sp_tracking_status){0};
+	return rc == 1 ? fill_in(pid, &session, status, err) : rc;
+}
+
+int sp_tracking_stop(pid_t pid, struct sp_error *err)
+{
+	sp_cleanup_session struct sp_session session;
+	int rc = sp_session_find(&session, pid, err);
+
+	if (rc == 0)
+		return sp_fail(err, ENOENT, "the writes of %s are not tracked",
+		               sp_process_name(pid).text);
+	return rc < 0 ? rc : sp_session_end(&session, err);
+}

@@ -1,0 +1,54 @@
+#!/bin/bash
+# A chain of checkpoints of a program that writes all the time: every member is restored and finds its memory as it was at
+# that moment. What cannot be a delta says why, and stores full contents.
+#
+# shellcheck source=tests/lib.sh
+source "$TOP/tests/lib.sh"
+
+start_subject writing
+pid=$SUBJECT_PID
+
+# The part of a summary or of a warning that the last dump must have printed.
+expect_words() { # CASE WORDS
+	tail -n 6 dump.log | grep -q -- "$2" || die "$1: no \"$2\" in: $(tail -n 4 dump.log)"
+}
+
+
+pre_dump() { # DIRECTORY PARENT
+	"$sealpoint" pre-dump "$pid" -o "$1" --parent "$2" >>dump.log 2>&1 || die "pre-dump: $(tail -3 dump.log)"
+}
+
+dump "$pid" c0 --leave-running --track
+for ((i = 1; i <= 12; i++)); do
+	: >dump.log
+	if ((i % 4 == 3)); then
+		pre_dump "c$i" "c$((i - 1))"
+	else
+		dump "$pid" "c$i" --leave-running --parent "c$((i - 1))"
+	fi
+	grep -q 'full contents' dump.log && die "c$i is no delta: $(<dump.log)"
+done
+ok "$TEST_NAME/deltas"
+
+: >dump.log
+dump "$pid" branch --leave-running --parent c3
+expect_words "a parent that is not the last" "full contents are stored: c3 cannot be the parent, it is not the last"
+[[ $("$sealpoint" track status "$pid" --json) == *'"tracked": true'* ]] || die "the session has ended"
+"$sealpoint" track stop "$pid" >>dump.log 2>&1 || die "track stop: $(tail -n 3 dump.log)"
+dump "$pid" c13 --leave-running --parent branch
+expect_words "after the session has ended" "the tracking session of that time has ended"
+ok "$TEST_NAME/not the last cut"
+
+dump_and_reap "$pid" c14 --parent c13
+for image in c0 c1 c2 c4 c8 c12 branch c13 c14; do
+	"$sealpoint" verify "$image" >>verify.log 2>&1 || die "verify $image: $(tail -n 1 verify.log)"
+	rewind_subject
+	restore_detached "$image"
+	let_go
+	expect_pass "$pid" 60
+done
+ok "$TEST_NAME/every member is restored"
+
+"$sealpoint" restore c3 --detach >out 2>&1 && die "a pre-dump was restored"
+grep -q 'it is a pre-dump: use a checkpoint' out || die "a pre-dump is refused with: $(<out)"
+ok "$TEST_NAME/a pre-dump is refused"
