@@ -6,7 +6,6 @@
 #define SEALPOINT_BASE_IO_H
 
 #include <stddef.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 struct sp_error;

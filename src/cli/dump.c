@@ -4,7 +4,6 @@
 #include "base/interrupt.h"
 #include "engine/engine.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -13,9 +13,7 @@
 #include "base/interrupt.h"
 #include "cli/cli.h"
 
-#include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,7 +1,6 @@
 /* `sealpoint inspect`: what a checkpoint holds, at a glance or as JSON. */
 #include "cli/cli.h"
 
-#include "base/cleanup.h"
 #include "cli/inspect.h"
 
 #include <stdio.h>

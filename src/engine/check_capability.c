@@ -8,7 +8,6 @@
 #include "base/io.h"
 #include "proc/capability.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <string.h>

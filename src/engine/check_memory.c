@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/userfaultfd.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 

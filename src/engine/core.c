@@ -25,7 +25,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #define LONG_HOLE (1ULL << 20) /* a shorter one does not split a segment */
 #define COPY_SIZE (1ULL << 20)

@@ -5,7 +5,6 @@
  */
 #include "engine/core.h"
 
-#include "base/cleanup.h"
 #include "mem/vma.h"
 
 #include <elf.h>

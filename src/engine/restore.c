@@ -22,7 +22,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 
 struct restore {
 	const struct sp_restore_options *options;

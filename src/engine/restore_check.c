@@ -4,7 +4,6 @@
  */
 #include "engine/restore_check.h"
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/interrupt.h"

@@ -1,7 +1,6 @@
 /* Makes stub processes and their threads: see stub.h. */
 #include "engine/stub.h"
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/kernel_abi.h"

@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 void sp_page_batch_clear(struct sp_page_batch *batch)

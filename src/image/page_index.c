@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 void sp_page_index_init(struct sp_page_index *index, uint64_t file_size)

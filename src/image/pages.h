@@ -19,7 +19,6 @@
 
 #include "base/range.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 struct sp_error;

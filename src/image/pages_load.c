@@ -12,8 +12,6 @@
 #include "base/error.h"
 #include "base/log.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 
 struct part {

@@ -25,7 +25,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <string.h>
 
 /* What all encoders together may take; strong levels need much, and get fewer workers. */
 #define ENCODERS_MEMORY_MAX (36U << 20)

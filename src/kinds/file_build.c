@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 
 /* What fcntl(F_SETFL) can change; O_ASYNC has to wait for the process (settle_async). */

@@ -8,9 +8,6 @@
 #include "kinds/file_locks.h"
 #include "kinds/file_owner.h"
 
-#include <errno.h>
-#include <fcntl.h>
-
 int sp_file_save_contents(struct sp_file_saver *saver, const struct sp_open_file *file,
                           uint32_t *object, struct sp_error *err)
 {

@@ -19,7 +19,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>
-#include <string.h>
 #include <sys/syscall.h>
 
 /* A descriptor as /proc shows it. */

@@ -124,7 +124,7 @@ static void close_mount(struct mount *mount)
 static void open_mount(struct mount *mount, pid_t pid, dev_t device)
 {
 	sp_cleanup_free char *path = sp_format("/proc/%d/mountinfo", pid);
-	sp_cleanup_file FILE *mounts = fopen(path, "re");
+	sp_cleanup_file FILE *mounts = NULL;
 	unsigned major_number, minor_number;
 	char line[PATH_MAX + 256], point[PATH_MAX];
 
@@ -132,6 +132,7 @@ static void open_mount(struct mount *mount, pid_t pid, dev_t device)
 		return;
 	close_mount(mount);
 	mount->device = device;
+	mounts = fopen(path, "re");
 	while (mounts && mount->fd < 0 && fgets(line, sizeof(line), mounts))
 		if (sscanf(line, "%*d %*d %u:%u %*s %4095s", &major_number, &minor_number, point) ==
 		            3 &&

@@ -11,7 +11,6 @@
 #include "settings.pb-c.h"
 
 #include <linux/capability.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 

@@ -14,7 +14,6 @@
 #include "settings.pb-c.h"
 
 #include <elf.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>

@@ -18,7 +18,6 @@
 
 #include "timers.pb-c.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>

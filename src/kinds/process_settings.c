@@ -13,7 +13,6 @@
 #include "settings.pb-c.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/membarrier.h>
 

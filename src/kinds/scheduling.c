@@ -11,7 +11,6 @@
 #include "scheduling.pb-c.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/ioprio.h>
 #include <linux/sched.h>

@@ -12,7 +12,6 @@
 #include "tcp_listen.pb-c.h"
 
 #include <netinet/tcp.h>
-#include <string.h>
 
 static int get_tcp_info(int fd, struct tcp_info *info)
 {

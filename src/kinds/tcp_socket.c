@@ -16,7 +16,6 @@
 
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <string.h>
 
 static bool claims(const struct sp_open_file *file)
 {

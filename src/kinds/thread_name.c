@@ -5,7 +5,6 @@
 
 #include "thread.pb-c.h"
 
-#include <fcntl.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>

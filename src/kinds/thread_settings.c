@@ -17,7 +17,6 @@
 #include "thread.pb-c.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>

@@ -9,7 +9,6 @@
 
 #include "udp.pb-c.h"
 
-#include <string.h>
 #include <sys/ioctl.h>
 
 static bool claims(const struct sp_open_file *file)

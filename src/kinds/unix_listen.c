@@ -13,7 +13,6 @@
 
 #include "unix_listen.pb-c.h"
 
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 

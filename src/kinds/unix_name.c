@@ -7,7 +7,6 @@
 
 #include <ctype.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <string.h>
 #include <sys/socket.h>
 

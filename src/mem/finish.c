@@ -8,9 +8,6 @@
 #include "base/error.h"
 #include "base/kernel_abi.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-
 static const struct {
 	uint32_t flag;
 	int advice;

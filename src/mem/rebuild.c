@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "proc/file.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
 #include "base/range.h"
 #include "image/vma_numbers.h"
 
-#include <stdbool.h>
 #include <sys/types.h>
 
 struct sp_error;

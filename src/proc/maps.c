@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 bool sp_map_parse(const char *line, struct sp_map *map, const char **path)

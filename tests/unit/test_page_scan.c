@@ -1,5 +1,4 @@
 /* Populated pages: both ways of asking the kernel give the same, true answer. */
-#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "mem/page_scan.h"
