@@ -446,6 +446,8 @@ static int save_program(struct dump *dump, struct sp_error *err)
 	int rc = dump->cut.active ? copy_ahead(dump, err) : 0;
 
 	if (!rc)
+		rc = sp_interrupt_check(err);
+	if (!rc)
 		rc = freeze(dump, err);
 	if (!rc)
 		rc = collect(dump, err);
@@ -490,6 +492,11 @@ static void release(struct dump *dump)
 	sp_cut_end(&dump->cut);
 	if (dump->created)
 		sp_checkpoint_abandon(&dump->writer);
+}
+
+bool sp_dump_may_be_killed(pid_t pid)
+{
+	return sp_foothold_is_safe(pid);
 }
 
 int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result,

@@ -61,6 +61,12 @@ struct sp_dump_result {
 int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result,
             struct sp_error *err);
 
+/**
+ * False if the target could be harmed should the calling process be killed during sp_dump()
+ * (docs/architecture.md): then somebody should stand in front of it.
+ */
+bool sp_dump_may_be_killed(pid_t pid);
+
 /* --- tracking (tracking.c) --- */
 
 struct sp_tracking_status {

@@ -1,6 +1,7 @@
 /* Fields of /proc/PID/task/TID/status: see status.h. */
 #include "proc/status.h"
 
+#include "base/cleanup.h"
 #include "base/error.h"
 #include "proc/file.h"
 
@@ -102,4 +103,11 @@ int sp_status_numbers(const char *text, const char *name, uint32_t *values, size
 			cursor++;
 	}
 	return 0;
+}
+
+bool sp_is_under_seccomp(pid_t pid, pid_t tid)
+{
+	sp_cleanup_free char *status = NULL;
+
+	return !sp_status_read(pid, tid, &status, NULL) && !sp_status_is(status, "Seccomp", "0");
 }

@@ -36,4 +36,7 @@ int sp_status_number(const char *text, const char *name, int base, uint64_t *val
 int sp_status_numbers(const char *text, const char *name, uint32_t *values, size_t capacity,
                       size_t *count, struct sp_error *err);
 
+/** True if the thread is under seccomp, in strict mode or with a filter. */
+bool sp_is_under_seccomp(pid_t pid, pid_t tid);
+
 #endif

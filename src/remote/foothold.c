@@ -7,6 +7,7 @@
 #include "base/io.h"
 #include "proc/file.h"
 #include "proc/maps.h"
+#include "proc/status.h"
 #include "remote/process.h"
 
 #include <errno.h>
@@ -264,6 +265,28 @@ int sp_foothold_find(pid_t pid, struct sp_range except, struct sp_foothold *foot
 
 	*foothold = (struct sp_foothold){0};
 	return rc ? rc : find_code(pid, &maps, except, foothold, err);
+}
+
+static bool is_under_seccomp(pid_t pid)
+{
+	sp_cleanup_dir DIR *tasks = NULL;
+	struct dirent *entry;
+	char path[64];
+	bool found = false;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	tasks = opendir(path);
+	while (tasks && !found && (entry = readdir(tasks)))
+		found = atoi(entry->d_name) > 0 && sp_is_under_seccomp(pid, atoi(entry->d_name));
+	return found;
+}
+
+bool sp_foothold_is_safe(pid_t pid)
+{
+	struct sp_foothold foothold;
+
+	return !sp_foothold_find(pid, (struct sp_range){0}, &foothold, NULL) && foothold.complete &&
+	       !is_under_seccomp(pid);
 }
 
 /*

@@ -63,6 +63,12 @@ int sp_foothold_find(pid_t pid, struct sp_range except, struct sp_foothold *foot
                      struct sp_error *err);
 
 /**
+ * True if process `pid`, which may be running, is safe from the death of its tracer at every moment:
+ * it has the code that heals, and no thread of it is under seccomp.
+ */
+bool sp_foothold_is_safe(pid_t pid);
+
+/**
  * Checks, now that the process is stopped, that what was found is still there, and looks again if
  * not. Finds the place for the two slots of signal frames, and the gap.
  */

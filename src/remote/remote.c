@@ -282,10 +282,7 @@ static int write_frame(struct sp_remote *remote, struct sp_error *err)
 
 static bool is_under_seccomp(const struct sp_remote *remote)
 {
-	sp_cleanup_free char *status = NULL;
-
-	return !sp_status_read(remote->process->pid, remote->driver->tid, &status, NULL) &&
-	       !sp_status_is(status, "Seccomp", "0");
+	return sp_is_under_seccomp(remote->process->pid, remote->driver->tid);
 }
 
 static int set_trace_options(const struct sp_remote *remote, bool under_seccomp,

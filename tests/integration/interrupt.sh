@@ -8,8 +8,15 @@ source "$TOP/tests/lib.sh"
 
 # A program whose memory takes seconds to compress.
 cat >large.py <<'P'
-import os, time
+import ctypes, os, sys, time
 
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_char_p)]
+
+if "filtered" in sys.argv:
+    allow = Program(1, bytes([6, 0, 0, 0, 0, 0, 0xff, 0x7f]))
+    libc = ctypes.CDLL(None)
+    assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.byref(allow)) == 0
 contents = [os.urandom(1 << 20) for _ in range(64)]
 print("READY", flush=True)
 while True:
@@ -59,6 +66,14 @@ if [[ $(sed -n 's/^TracerPid:\t//p' "/proc/$program/status") == 0 && $(state_of 
 else
 	not_ok "$TEST_NAME/the program runs on" "$(grep -E 'State|TracerPid' "/proc/$program/status")"
 fi
+
+# The dump of a program under seccomp is a process of its own: it hears of the signal.
+: >program.log
+start_program python3 large.py filtered
+wait_until 30 grep -q READY program.log || die "the filtered program does not begin: $(<program.log)"
+interrupted "dump under seccomp" INT has_begun_to_write "nothing was saved" \
+	dump "$PROGRAM_PID" -o new --compress 19
+kill -KILL "$PROGRAM_PID"
 
 # What the caller ignores stays ignored.
 (trap '' HUP && exec "$sealpoint" dump "$program" -o saved --compress 15 >dump.log 2>&1) &

@@ -1,22 +1,25 @@
 #!/bin/bash
-# A dump that is killed at any moment leaves a working, self-checking program as it was: 1,000 times at random
+# A dump that is killed at any moment leaves a working, self-checking program as it was: 700 times at random
 # moments of its whole length, then at evenly spread system calls of the dump itself. First, two commands that do
-# harm show that harm is noticed.
+# harm show that harm is noticed. Then the same, less often, of programs that it is hard to leave without harm.
 #
-# KILL_DUMP_ROUNDS and KILL_DUMP_CALLS change the numbers; KILL_DUMP_CALLS=100000 tries every system call.
+# KILL_DUMP_ROUNDS and KILL_DUMP_CALLS change the numbers, KILL_DUMP_CORNER_ROUNDS and _CALLS those of the hard cases;
+# KILL_DUMP_CALLS=100000 tries every system call.
 #
-# timeout: 900
+# timeout: 1500
 # exclusive: it measures how long a dump takes
 # shellcheck source=tests/lib.sh
 source "$TOP/tests/lib.sh"
 
 mkdir scratch
 
+subject=(working)
+
 # Runs kill_dump against a subject of its own, PID in the command; its output is in $1.log.
 kill_dumps() { # NAME MODE ROUNDS COMMAND...
 	local status=0 command=("${@:4}")
 	mkdir "$1" && cd "$1" || exit 1
-	start_subject working
+	start_subject "${subject[@]}"
 	"$test_tools/kill_dump" "$2" "$3" "$SUBJECT_PID" heartbeat "$TEST_DIR/scratch" \
 		"${command[@]/#PID/$SUBJECT_PID}" >"../$1.log" 2>&1 || status=$?
 	kill -CONT "$SUBJECT_PID" 2>/dev/null
@@ -51,5 +54,10 @@ expect_unharmed() { # NAME MODE ROUNDS
 expect_noticed "a stop" "stopped" /bin/bash -c 'kill -STOP "$1"; sleep 0.01' bash PID
 # shellcheck disable=SC2016
 expect_noticed "a death" "dead" /bin/bash -c 'sleep 0.01; kill -KILL "$1"; sleep 0.05' bash PID
-expect_unharmed "random moments" random "${KILL_DUMP_ROUNDS:-1000}"
-expect_unharmed "system calls" calls "${KILL_DUMP_CALLS:-500}"
+expect_unharmed "random moments" random "${KILL_DUMP_ROUNDS:-700}"
+expect_unharmed "system calls" calls "${KILL_DUMP_CALLS:-300}"
+for corner in filtered strict deep elsewhere; do
+	subject=(cornered "$corner")
+	expect_unharmed "$corner, random moments" random "${KILL_DUMP_CORNER_ROUNDS:-150}"
+	expect_unharmed "$corner, system calls" calls "${KILL_DUMP_CORNER_CALLS:-50}"
+done

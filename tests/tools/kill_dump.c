@@ -7,10 +7,10 @@
  *
  * "random": at random times, uniform over the measured length of the command; a round that comes
  * too late, when the command has ended, does not count. "calls": at system
- * calls of the command itself, traced for that, before and after each one; with fewer ROUNDS than
+ * calls of the command, traced for that, before and after each one; with fewer ROUNDS than
  * there are such moments, at evenly spread ones. Between two system calls nothing outside the
  * command can change, so that these are all the moments that there are (but for other threads of
- * the command).
+ * the command). Only the process that was started is killed, whatever children it has.
  *
  * Each round the command starts with "%" in its arguments replaced by a new name in SCRATCH, which
  * is emptied after the round. When the command is dead, the target must, within seconds, have no
@@ -33,6 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -142,13 +143,19 @@ static void append_thread(char *text, const char *path)
 	append_file(text, status, fields);
 }
 
+/* All mappings, but for where the main stack begins: it may grow, as programs make it grow. */
 static void read_maps(pid_t pid, char *text)
 {
-	char path[64];
+	char path[64], *stack;
 
 	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
 	text[0] = '\0';
 	append_file(text, path, NULL);
+	stack = strstr(text, "[stack]");
+	while (stack > text && stack[-1] != '\n')
+		stack--;
+	while (stack && *stack != '-')
+		*stack++ = 'x';
 }
 
 static void read_identity(pid_t pid, char *text)
@@ -392,7 +399,8 @@ static void kill_at_random(struct target *target, unsigned long rounds, char **c
 		} else {
 			target->hits[look(target)]++;
 			kill(pid, SIGKILL);
-			waitpid(pid, &status, 0);
+			while (waitpid(-1, &status, 0) > 0) /* its children, too, are ours now */
+				;
 		}
 		snprintf(moment, sizeof(moment), "%.3f ms after its start", (double)delay / 1e6);
 		expect_unharmed(target, moment);
@@ -402,8 +410,8 @@ static void kill_at_random(struct target *target, unsigned long rounds, char **c
 
 /*
  * Runs the command under trace and kills it at its system call stop number `last` (an entry or an
- * exit, of any of its threads). Returns the number of stops there were: less than `last` if it
- * ended before.
+ * exit, of any of its threads and children). Returns the number of stops there were when all have
+ * ended.
  */
 static unsigned long run_to_call(struct target *target, unsigned long last, char **command,
                                  const char *scratch)
@@ -414,7 +422,8 @@ static unsigned long run_to_call(struct target *target, unsigned long last, char
 
 	waitpid(pid, &status, 0); /* the stop at exec */
 	if (ptrace(PTRACE_SETOPTIONS, pid, NULL,
-	           PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL) != 0)
+	           PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK |
+	                   PTRACE_O_EXITKILL) != 0)
 		err(2, "PTRACE_SETOPTIONS");
 	ptrace(PTRACE_SYSCALL, pid, NULL, NULL);
 	for (;;) {
@@ -422,13 +431,11 @@ static unsigned long run_to_call(struct target *target, unsigned long last, char
 		int signal = 0;
 
 		if (stopped < 0)
-			err(2, "waitpid");
+			return stops; /* it is gone, with its threads and children */
 		if (!WIFSTOPPED(status)) {
-			if (stopped != pid)
-				continue;
-			if (last == ULONG_MAX)
+			if (stopped == pid && last == ULONG_MAX)
 				expect_success(status);
-			return stops;
+			continue;
 		}
 		if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
 			if (++stops == last) {
@@ -486,6 +493,7 @@ int main(int argc, char **argv)
 	read_maps(target.pid, target.maps);
 	read_identity(target.pid, target.identity);
 
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	if (strcmp(argv[1], "calls") == 0)
 		kill_at_calls(&target, rounds, argv + 6, argv[5]);
 	else

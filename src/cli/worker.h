@@ -1,0 +1,21 @@
+/*
+ * A process that does the work of a command, so that it can end in an orderly way when the one that
+ * was started is killed. Nothing can be done in a process that kill -9 has hit, but its child hears
+ * of it: as of a SIGTERM (base/interrupt.h).
+ *
+ * The worker has a process group of its own: a kill of the whole group leaves it the time to clean
+ * up, too. Somebody who kills the worker itself takes what comes.
+ */
+#ifndef SEALPOINT_CLI_WORKER_H
+#define SEALPOINT_CLI_WORKER_H
+
+#include <stdbool.h>
+
+/**
+ * Returns true in the worker, which goes on with the command. In the process that was started it
+ * stands in for the worker (cli/foreground.h) and returns false when that has ended, with its exit
+ * status. If there can be no worker, it returns true, and the process goes on without.
+ */
+bool sp_worker_begin(int *status);
+
+#endif
