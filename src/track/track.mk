@@ -4,11 +4,16 @@ SO_VERSION := 0
 WATCH_SRC := $(addprefix src/track/,write_watch.c account.c watch_list.c scan.c backend_scan.c \
 	     backend_userfault.c backend_soft_dirty.c backend_mprotect.c)
 WATCH_OBJ := $(WATCH_SRC:%.c=$(BUILD)/pic/%.o)
-LIBRARIES := watch
+REWIND_SRC := $(addprefix src/track/,rewind.c rewind_frame.c rewind_save.c)
+REWIND_OBJ := $(REWIND_SRC:%.c=$(BUILD)/pic/%.o)
+LIBRARIES := watch rewind
 STATIC_LIBS := $(LIBRARIES:%=$(BUILD)/libsealpoint-%.a)
 SHARED_LIBS := $(LIBRARIES:%=$(BUILD)/libsealpoint-%.so)
 
 $(BUILD)/libsealpoint-watch.a $(BUILD)/libsealpoint-watch.so.$(VERSION): $(WATCH_OBJ)
+$(BUILD)/libsealpoint-rewind.a $(BUILD)/libsealpoint-rewind.so.$(VERSION): $(REWIND_OBJ)
+$(BUILD)/libsealpoint-rewind.so.$(VERSION): $(BUILD)/libsealpoint-watch.so
+LIBS_rewind = -L$(BUILD) -lsealpoint-watch -lzstd
 
 libraries: $(STATIC_LIBS) $(SHARED_LIBS)
 all: libraries
@@ -53,6 +58,6 @@ install-libraries: libraries
 
 install: install-libraries
 
--include $(WATCH_OBJ:.o=.d)
+-include $(WATCH_OBJ:.o=.d) $(REWIND_OBJ:.o=.d)
 
 .PHONY: libraries install-libraries

@@ -15,9 +15,9 @@ try() { # LIBRARY SOURCE
 	local library=$1 source=$2 flags
 	flags=$(pkg-config --cflags --libs "sealpoint-$library") || die "pkg-config does not find sealpoint-$library"
 	# shellcheck disable=SC2086 # flags are words
-	if ! g++ -Wall -Wextra -Werror -pedantic -o "$library" "$source" $flags "-Wl,-rpath,$root/lib" 2>error; then
+	if ! g++ -Wall -Wextra -Werror -pedantic -o "$library" "$source" $flags 2>error; then
 		not_ok "$TEST_NAME/$library" "$(<error)"
-	elif ! timeout 20 "./$library" >output; then
+	elif ! LD_LIBRARY_PATH=$root/lib timeout 20 "./$library" >output; then
 		not_ok "$TEST_NAME/$library" "the program fails"
 	elif ! readelf -d "$library" | grep -q "NEEDED.*libsealpoint-$library.so.0"; then
 		not_ok "$TEST_NAME/$library" "it is not linked with the shared library"
@@ -29,8 +29,10 @@ try() { # LIBRARY SOURCE
 try_static() { # LIBRARY SOURCE
 	local flags
 	flags=$(pkg-config --cflags --libs --static "sealpoint-$1")
+	flags=${flags/-lsealpoint-watch/-l:libsealpoint-watch.a}
+	flags=${flags/-lsealpoint-rewind/-l:libsealpoint-rewind.a}
 	# shellcheck disable=SC2086
-	if g++ -o "$1-static" "$2" ${flags/-lsealpoint-$1/-l:libsealpoint-$1.a} && timeout 20 "./$1-static" >output; then
+	if g++ -o "$1-static" "$2" $flags && timeout 20 "./$1-static" >output; then
 		ok "$TEST_NAME/$1-static"
 	else
 		not_ok "$TEST_NAME/$1-static" "does not build or fails"
@@ -54,7 +56,7 @@ check_symbols() { # LIBRARY HEADER
 	done <exported
 }
 
-# Needs nothing but libc.
+# A library must need exactly these.
 check_needed() { # LIBRARY LIBRARIES...
 	local needed
 	needed=$(readelf -d "$root/lib/libsealpoint-$1.so" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | sort | tr '\n' ' ')
@@ -69,4 +71,8 @@ try watch "$TOP/tests/library/watch.cc"
 try_static watch "$TOP/tests/library/watch.cc"
 check_symbols watch write_watch.h
 check_needed watch 'libc.so.6 '
+try rewind "$TOP/tests/library/rewind.cc"
+try_static rewind "$TOP/tests/library/rewind.cc"
+check_symbols rewind rewind.h
+check_needed rewind 'libc.so.6 libsealpoint-watch.so.0 libzstd.so.1 '
 warnings=$(mandoc -T lint -W warning "$TOP"/docs/man/*.[37]) || not_ok "$TEST_NAME/man" "$(head -n 3 <<<"$warnings")"
