@@ -18,6 +18,7 @@
 #include "base/limit.h"
 #include "kinds/file_table.h"
 #include "kinds/namespaces.h"
+#include "kinds/sharing.h"
 #include "mem/memory.h"
 #include "proc/capability.h"
 #include "proc/file.h"
@@ -307,7 +308,9 @@ static int freeze(struct dump *dump, struct sp_error *err)
 	if (rc)
 		return rc;
 	dump->frozen = true;
-	rc = refuse_children(dump, err);
+	rc = sp_sharing_check(&dump->process, err);
+	if (!rc)
+		rc = refuse_children(dump, err);
 	if (!rc)
 		rc = sp_namespaces_check(&dump->process, err);
 	started = sp_now_ns();

@@ -1,0 +1,148 @@
+/* Processes that share with a relative what fork(2) would have copied: they are refused by name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "kinds/sharing.h"
+#include "unit/remote_target.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+static unsigned long flags; /* of clone(2), for the parent that is forked next */
+
+__attribute__((noreturn)) static int child_body(void *ready)
+{
+	syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
+	if (!(flags & CLONE_FILES))
+		syscall(SYS_close, *(int *)ready); /* start() waits for that */
+	for (;;)
+		syscall(SYS_pause);
+}
+
+static void has_child(int ready)
+{
+	static char stack[65536] __attribute__((aligned(16)));
+
+	if (clone(child_body, stack + sizeof(stack), (int)(flags | SIGCHLD), &ready) < 0)
+		_exit(98);
+	report(ready);
+	for (;;)
+		pause();
+}
+
+static pid_t child_of(pid_t pid)
+{
+	char path[64];
+	int child = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
+	file = fopen(path, "re");
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%d", &child), 1);
+	fclose(file);
+	return child;
+}
+
+static void check(pid_t pid, const char *what)
+{
+	struct sp_process process;
+	struct sp_error err = {0};
+	int rc;
+
+	if (sp_process_seize(&process, pid, DEADLINE, &err))
+		fail_msg("%s", err.message);
+	rc = sp_sharing_check(&process, &err);
+	sp_process_forget(&process);
+	assert_int_equal(rc, what ? -ENOTSUP : 0);
+	if (what && !strstr(err.message, what))
+		fail_msg("does not say \"%s\": %s", what, err.message);
+}
+
+static void check_family(unsigned long how, const char *what)
+{
+	pid_t parent, child;
+
+	flags = how;
+	parent = start(has_child);
+	child = child_of(parent);
+	check(parent, what);
+	check(child, what);
+	kill(child, SIGKILL);
+	end(parent);
+}
+
+static void a_child_of_fork_shares_nothing(void **state)
+{
+	check_family(0, NULL);
+}
+
+static void shared_memory_is_refused(void **state)
+{
+	check_family(CLONE_VM, "memory (CLONE_VM");
+}
+
+static void shared_descriptors_are_refused(void **state)
+{
+	check_family(CLONE_FILES, "descriptors (CLONE_FILES)");
+}
+
+static void shared_directories_are_refused(void **state)
+{
+	check_family(CLONE_FS, "directories and umask (CLONE_FS)");
+}
+
+/* The kernel shares signal actions only together with memory. */
+static void shared_signal_actions_are_refused(void **state)
+{
+	check_family(CLONE_SIGHAND | CLONE_VM, "shares its memory");
+}
+
+/* The parent of a vfork child cannot be stopped; the child can. */
+static void child_of_vfork_is_refused(void **state)
+{
+	pid_t parent, child;
+	int status, ready[2];
+	char byte;
+
+	assert_int_equal(pipe(ready), 0);
+	parent = fork();
+	if (parent == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (syscall(SYS_clone, CLONE_VM | CLONE_VFORK | SIGCHLD, 0, 0, 0, 0) == 0) {
+			syscall(SYS_write, ready[1], "r", 1);
+			for (;;)
+				syscall(SYS_pause);
+		}
+		_exit(0);
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	child = child_of(parent);
+	check(child, "its parent");
+	kill(child, SIGKILL);
+	kill(parent, SIGKILL);
+	assert_int_equal(waitpid(parent, &status, 0), parent);
+	close(ready[0]);
+	close(ready[1]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(a_child_of_fork_shares_nothing),
+	        cmocka_unit_test(shared_memory_is_refused),
+	        cmocka_unit_test(shared_descriptors_are_refused),
+	        cmocka_unit_test(shared_directories_are_refused),
+	        cmocka_unit_test(shared_signal_actions_are_refused),
+	        cmocka_unit_test(child_of_vfork_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
