@@ -31,7 +31,8 @@ struct sp_cut {
 	struct sp_session session;
 	bool active;                  /* there is a session */
 	struct sp_checkpoint *parent; /* what PARENT pages stand on; NULL: nothing */
-	struct sp_array covered; /* where layers or the parent have all pages that are not changed */
+	struct sp_array
+	        covered; /* where layers or the parent have all pages that are not changed */
 	struct sp_array changed; /* what the last take has found: to be saved */
 	struct sp_array huge;    /* transparent huge pages of what was saved so far */
 };

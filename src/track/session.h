@@ -7,7 +7,7 @@
  * $XDG_RUNTIME_DIR/sealpoint. A session that lasts as long as one command needs no holder.
  *
  * A *cut* is what every dump with a session makes: all that was written since the last cut is
- * taken, and protected again, and the generation is one higher (architecture.md, D7). Whoever takes
+ * taken, and protected again, and the generation is one higher (docs/architecture.md, D7). Whoever takes
  * from a session, or registers with it, does so as part of a cut, which no other can make at the
  * same time. A checkpoint names the session and the generation that it closed: it can be the parent
  * of the next only if nobody has cut since.

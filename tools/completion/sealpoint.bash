@@ -8,12 +8,12 @@ _sealpoint() {
 
 	if ((COMP_CWORD == 1)) || [[ $command == help && $COMP_CWORD -eq 2 ]]; then
 		local words
-		words=$("$program" help 2>/dev/null | sed -n '/^All commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
+		words=$("$program" help 2>/dev/null | sed -n '/^All commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p')
 		mapfile -t COMPREPLY < <(compgen -W "$words help --help --version" -- "$word")
 		return
 	fi
 	case $previous in
-	-o | --output | --pidfile)
+	-o | --output | --pidfile | --parent)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
 		return
@@ -34,8 +34,13 @@ _sealpoint() {
 		return
 	fi
 	case $command in
-	dump)
+	dump | pre-dump)
 		mapfile -t COMPREPLY < <(compgen -W "$(cd /proc && printf '%s\n' [0-9]*)" -- "$word")
+		;;
+	track)
+		local words="start status stop"
+		((COMP_CWORD == 2)) || words=$(cd /proc && printf '%s\n' [0-9]*)
+		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
 		;;
 	restore | inspect | verify | core)
 		compopt -o filenames
