@@ -85,21 +85,21 @@ void sp_rewind_system_call(struct user_regs_struct *general);
 
 #define SP_CALL_MAY_FAIL 1ULL /* an error is a result: the batch goes on */
 
-/** One system call of a batch, in the layout that the stub code reads and writes. */
+/** One system call of a batch, in the layout that the runner code reads and writes. */
 struct sp_call {
 	uint64_t number;
 	uint64_t args[6];
-	int64_t result; /* set by the stub: the kernel's result, errors as negative errno */
+	int64_t result; /* set by the runner: the kernel's result, errors as negative errno */
 	uint64_t flags;
 };
 
 /**
- * The block that the stub reads at the start of the data pages, which follow the code page
- * directly. The stub runs the calls from `next` to `end`, then `marker`, where the tracer takes
+ * The block that the runner reads at the start of the data pages, which follow the code page
+ * directly. The runner runs the calls from `next` to `end`, then `marker`, where the tracer takes
  * over. A tracee whose tracer has died does not stop there: it goes on, loads `heal` and jumps to
  * `heal_entry`.
  */
-struct sp_stub_block {
+struct sp_runner_block {
 	uint64_t next; /* address of the next call: at the end `end`, or that of a failed call */
 	uint64_t end;
 	uint64_t marker[4]; /* number and three arguments of the call at which a batch ends */
@@ -108,17 +108,17 @@ struct sp_stub_block {
 	uint64_t heal_entry;
 };
 
-/** The stub's code, position independent, less than a page; copied to the start of a code page. */
-const void *sp_stub_code(size_t *size);
-/** Offsets in the code: behind the marker (where a batch stops) and the stub's own sigreturn. */
-size_t sp_stub_stop_offset(void);
-size_t sp_stub_sigreturn_offset(void);
+/** The runner's code, position independent, less than a page; copied to the start of a code page. */
+const void *sp_runner_code(size_t *size);
+/** Offsets in the code: behind the marker (where a batch stops) and the runner's own sigreturn. */
+size_t sp_runner_stop_offset(void);
+size_t sp_runner_sigreturn_offset(void);
 
 /**
- * Sets the registers to run the stub at `code`, or one call at a bare system call instruction. The
- * stub does not use its stack: the stack pointer only says where the healing frame is.
+ * Sets the registers to run the runner at `code`, or one call at a bare system call instruction. The
+ * runner does not use its stack: the stack pointer only says where the healing frame is.
  */
-void sp_general_run_stub(struct user_regs_struct *general, remote_addr code, remote_addr stack);
+void sp_general_start_runner(struct user_regs_struct *general, remote_addr code, remote_addr stack);
 void sp_general_run_call(struct user_regs_struct *general, remote_addr instruction,
                          remote_addr stack, const struct sp_call *call);
 int64_t sp_general_result(const struct user_regs_struct *general);

@@ -119,7 +119,7 @@ static int seize_process(struct sp_process *process, struct sp_error *err)
 static remote_addr own_instruction(void)
 {
 	size_t size;
-	const void *code = sp_stub_code(&size);
+	const void *code = sp_runner_code(&size);
 
 	return (remote_addr)memmem(code, size, sp_pattern_syscall.bytes, sp_pattern_syscall.size);
 }

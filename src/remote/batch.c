@@ -1,4 +1,4 @@
-/* Batches of remote system calls: built here, run by the stub in the target (remote.h). */
+/* Batches of remote system calls: built here, run by the runner in the target (remote.h). */
 #include "remote/remote.h"
 
 #include "base/error.h"
@@ -108,7 +108,7 @@ static int run_together(struct sp_remote *remote, struct sp_error *err)
 	int rc = sp_remote_write(remote, calls, remote->calls.items, size, err);
 
 	if (!rc)
-		rc = sp_remote_run_stub(remote, remote->calls.count, err);
+		rc = sp_remote_run_batch(remote, remote->calls.count, err);
 	if (!rc)
 		rc = sp_process_read(remote->process->pid, calls, remote->calls.items, size, err);
 	return rc;

@@ -9,7 +9,7 @@
  *	...
  *	sp_remote_close(&remote, err);
  *
- * The target gets one temporary mapping: a code page with the stub and data pages for the calls,
+ * The target gets one temporary mapping: a code page with the runner and data pages for the calls,
  * strings and structures of a batch. From the first changed register to the last, a signal frame
  * with the original registers lies in the target (remote/foothold.h), so that a target whose tracer
  * is killed unmaps the temporary pages and goes on as if nothing had happened (D3). What that does

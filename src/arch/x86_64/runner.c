@@ -1,21 +1,23 @@
 /*
- * The stub's code as bytes to copy, the registers that run it, and the machine code that a foothold
+ * The runner's code as bytes to copy, the registers that run it, and the machine code that a foothold
  * looks for in a target.
  */
 #include "arch/arch.h"
 
 #include <sys/syscall.h>
 
-extern const uint8_t sp_stub_start[], sp_stub_stop[], sp_stub_sigreturn[], sp_stub_end[];
+extern const uint8_t sp_runner_start[], sp_runner_stop[], sp_runner_sigreturn[], sp_runner_end[];
 
-/* stub_code.S repeats these offsets. */
-_Static_assert(offsetof(struct sp_stub_block, marker) == 16, "stub_code.S: BLOCK_MARKER");
-_Static_assert(offsetof(struct sp_stub_block, heal) == 48, "stub_code.S: BLOCK_HEAL");
-_Static_assert(offsetof(struct sp_stub_block, heal_stack) == 72, "stub_code.S: BLOCK_HEAL_STACK");
-_Static_assert(offsetof(struct sp_stub_block, heal_entry) == 80, "stub_code.S: BLOCK_HEAL_ENTRY");
-_Static_assert(offsetof(struct sp_call, result) == 56, "stub_code.S: CALL_RESULT");
-_Static_assert(offsetof(struct sp_call, flags) == 64, "stub_code.S: CALL_FLAGS");
-_Static_assert(sizeof(struct sp_call) == 72, "stub_code.S: CALL_SIZE");
+/* runner_code.S repeats these offsets. */
+_Static_assert(offsetof(struct sp_runner_block, marker) == 16, "runner_code.S: BLOCK_MARKER");
+_Static_assert(offsetof(struct sp_runner_block, heal) == 48, "runner_code.S: BLOCK_HEAL");
+_Static_assert(offsetof(struct sp_runner_block, heal_stack) == 72,
+               "runner_code.S: BLOCK_HEAL_STACK");
+_Static_assert(offsetof(struct sp_runner_block, heal_entry) == 80,
+               "runner_code.S: BLOCK_HEAL_ENTRY");
+_Static_assert(offsetof(struct sp_call, result) == 56, "runner_code.S: CALL_RESULT");
+_Static_assert(offsetof(struct sp_call, flags) == 64, "runner_code.S: CALL_FLAGS");
+_Static_assert(sizeof(struct sp_call) == 72, "runner_code.S: CALL_SIZE");
 
 #define PATTERN(...)                                                                   \
 	{                                                                              \
@@ -37,23 +39,23 @@ const struct sp_code_pattern sp_pattern_unmap =
         PATTERN(0xb8, 0x0b, 0x00, 0x00, 0x00, 0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff, 0x73,
                 0x01, 0xc3);
 
-const void *sp_stub_code(size_t *size)
+const void *sp_runner_code(size_t *size)
 {
-	*size = (size_t)(sp_stub_end - sp_stub_start);
-	return sp_stub_start;
+	*size = (size_t)(sp_runner_end - sp_runner_start);
+	return sp_runner_start;
 }
 
-size_t sp_stub_stop_offset(void)
+size_t sp_runner_stop_offset(void)
 {
-	return (size_t)(sp_stub_stop - sp_stub_start);
+	return (size_t)(sp_runner_stop - sp_runner_start);
 }
 
-size_t sp_stub_sigreturn_offset(void)
+size_t sp_runner_sigreturn_offset(void)
 {
-	return (size_t)(sp_stub_sigreturn - sp_stub_start);
+	return (size_t)(sp_runner_sigreturn - sp_runner_start);
 }
 
-void sp_general_run_stub(struct user_regs_struct *general, remote_addr code, remote_addr stack)
+void sp_general_start_runner(struct user_regs_struct *general, remote_addr code, remote_addr stack)
 {
 	general->rip = code;
 	general->rsp = stack;

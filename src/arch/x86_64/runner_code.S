@@ -1,9 +1,9 @@
 /*
- * The stub: runs an array of system calls inside a target, between two stops (docs/architecture.md,
+ * The runner: runs an array of system calls inside a target, between two stops (docs/architecture.md,
  * D1).
  *
  * It is copied to the start of the temporary mapping. The page behind it starts with struct
- * sp_stub_block (arch/arch.h), from which everything is read: the code is position independent, has
+ * sp_runner_block (arch/arch.h), from which everything is read: the code is position independent, has
  * no data of its own and uses no stack. Registers: rbx the block, r12 the current call, r13 the end
  * of the calls.
  *
@@ -25,11 +25,11 @@
 #define CALL_SIZE 72
 
 	.text
-	.globl	sp_stub_start, sp_stub_stop, sp_stub_sigreturn, sp_stub_end
-	.hidden	sp_stub_start, sp_stub_stop, sp_stub_sigreturn, sp_stub_end
+	.globl	sp_runner_start, sp_runner_stop, sp_runner_sigreturn, sp_runner_end
+	.hidden	sp_runner_start, sp_runner_stop, sp_runner_sigreturn, sp_runner_end
 
-sp_stub_start:
-	lea	sp_stub_start + 4096(%rip), %rbx
+sp_runner_start:
+	lea	sp_runner_start + 4096(%rip), %rbx
 	mov	BLOCK_NEXT(%rbx), %r12
 	mov	BLOCK_END(%rbx), %r13
 .Lnext:
@@ -58,15 +58,15 @@ sp_stub_start:
 	mov	BLOCK_MARKER + 16(%rbx), %rsi
 	mov	BLOCK_MARKER + 24(%rbx), %rdx
 	syscall
-sp_stub_stop:
+sp_runner_stop:
 	mov	BLOCK_HEAL(%rbx), %rax
 	mov	BLOCK_HEAL + 8(%rbx), %rdi
 	mov	BLOCK_HEAL + 16(%rbx), %rsi
 	mov	BLOCK_HEAL_STACK(%rbx), %rsp
 	jmp	*BLOCK_HEAL_ENTRY(%rbx)
-sp_stub_sigreturn:
+sp_runner_sigreturn:
 	mov	$15, %eax		/* rt_sigreturn */
 	syscall
-sp_stub_end:
+sp_runner_end:
 
 	.section .note.GNU-stack, "", @progbits
