@@ -1,6 +1,7 @@
 # make            build/sealpoint and the libraries (src/track/track.mk)
 # make check      installs what is missing, builds, runs all tests
 # make mutate     thousands of checkpoints that are wrong behind their checksums, with sanitizers
+# make example    an emulator that goes back in time, and its pictures
 # make demo       dumps and restores a real redis-server
 # make bench      the benchmark table
 # make vm-check   another kernel, in an emulated machine (tests/vm/run.sh)
@@ -65,7 +66,7 @@ $(BUILD)/%.o: %.S
 
 -include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d)
 
-include src/track/track.mk tests/tests.mk tests/fuzz/fuzz.mk tests/vm/vm.mk
+include src/track/track.mk examples/examples.mk tests/tests.mk tests/fuzz/fuzz.mk tests/vm/vm.mk
 
 install: all
 	install -D -m 755 $(BUILD)/sealpoint $(DESTDIR)$(PREFIX)/bin/sealpoint

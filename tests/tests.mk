@@ -29,7 +29,7 @@ $(BUILD)/tests/bench/%: tests/bench/%.c
 
 unit: $(UNIT_BIN)
 subjects: $(SUBJECT_BIN)
-test-programs: all $(UNIT_BIN) $(SUBJECT_BIN) $(TOOL_BIN)
+test-programs: all examples $(UNIT_BIN) $(SUBJECT_BIN) $(TOOL_BIN)
 
 # The packages come first: what make reads from pkg-config is read anew by the second make.
 check:
