@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "kinds/build_id.h"
 #include "kinds/file_build.h"
 #include "kinds/file_path.h"
 #include "kinds/file_table.h"
@@ -96,6 +97,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	Sealpoint__RegularFile message = SEALPOINT__REGULAR_FILE__INIT;
 	Sealpoint__RegularFile__Unlinked unlinked = SEALPOINT__REGULAR_FILE__UNLINKED__INIT;
 	sp_cleanup_free char *path = NULL;
+	struct sp_build_id build_id = {0};
 	int rc;
 
 	if (file->stat.st_nlink == 0) {
@@ -113,6 +115,9 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	message.mtime_s = file->stat.st_mtim.tv_sec;
 	message.mtime_ns = (uint32_t)file->stat.st_mtim.tv_nsec;
 	message.generated = is_generated(file);
+	if (file->number < 0)
+		build_id = sp_build_id_read(file->fd);
+	message.build_id = (ProtobufCBinaryData){build_id.size, build_id.bytes};
 	sp_blob_pack(body, &message.base);
 	return 0;
 }
@@ -149,19 +154,45 @@ static struct mapped mapped_part(const struct sp_checkpoint *checkpoint, uint32_
 }
 
 /*
+ * Two builds may have the same size, and the same build another time, where it was installed anew or
+ * on another machine.
+ */
+static int compare_builds(const Sealpoint__RegularFile *message, int fd, struct sp_error *err)
+{
+	struct sp_build_id now = sp_build_id_read(fd);
+	char saved_text[65], now_text[65];
+
+	if (now.size == message->build_id.len &&
+	    !memcmp(now.bytes, message->build_id.data, now.size))
+		return 0;
+	sp_build_id_text(message->build_id.data, message->build_id.len, saved_text);
+	sp_build_id_text(now.bytes, now.size, now_text);
+	return sp_fail(err, EINVAL,
+	               "%s is another build than at the dump (build id %s, not %s), and the "
+	               "program runs code of it; put back the file as it was",
+	               message->path, now_text, saved_text);
+}
+
+/*
  * A mapping of a page behind the end of its file kills the program with SIGBUS when it touches it,
  * and code of another version runs into the void: both are refused. Any other change is the user's
  * to judge.
  */
 static int compare(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
-                   const Sealpoint__RegularFile *message, const struct stat *now,
+                   const Sealpoint__RegularFile *message, int fd, const struct stat *now,
                    struct sp_error *err)
 {
 	struct mapped mapped = mapped_part(builder->checkpoint, file->id);
 	uint64_t size = (uint64_t)now->st_size;
 	uint64_t needed = sp_page_up(message->size);
 
+	bool same_build = mapped.executable && message->build_id.len;
+
 	if (message->generated)
+		return 0;
+	if (same_build && compare_builds(message, fd, err))
+		return -err->code;
+	if (size == message->size && same_build)
 		return 0;
 	if (size == message->size && now->st_mtim.tv_sec == message->mtime_s &&
 	    now->st_mtim.tv_nsec == message->mtime_ns)
@@ -200,7 +231,7 @@ static int open_named(struct sp_file_builder *builder, const Sealpoint__OpenFile
 		return *fd;
 	if (fstat(*fd, &now))
 		return sp_fail_errno(err, errno, "cannot examine %s", message->path);
-	return compare(builder, file, message, &now, err);
+	return compare(builder, file, message, *fd, &now, err);
 }
 
 /* --- restore: files without a name --- */

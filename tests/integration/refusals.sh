@@ -142,6 +142,32 @@ refuses "restore without the capability" setpriv --bounding-set=-checkpoint_rest
 restore_detached saved
 refuses "restored twice" "$sealpoint" restore saved -- "process id $SLEEPER is taken by \"sleeper\"" "unshare --pid"
 
+# A program is told by its build id: another build of the same size and time is refused, the same one put back is not
+# even worth a warning.
+echo 'int main(void) { return pause(); }' >waits.c
+cc -w -include unistd.h -Wl,--build-id=0x11111111 waits.c -o first
+cc -w -include unistd.h -Wl,--build-id=0x22222222 waits.c -o second
+cp first waits
+restored=$SLEEPER
+sleeping ./waits
+dump_and_reap "$SLEEPER" built
+rm waits
+cp second waits
+touch -r first waits
+refuses "another build of the program" "$sealpoint" restore built -- \
+	"$PWD/waits is another build" "build id 22222222, not 11111111" "put back the file"
+rm waits
+cp first waits
+restore_detached built
+if grep -q waits restore.log; then
+	not_ok "$TEST_NAME/the same build with another time" "$(<restore.log)"
+else
+	ok "$TEST_NAME/the same build with another time"
+fi
+kill "$SLEEPER"
+wait_until 10 is_gone "$SLEEPER"
+SLEEPER=$restored
+
 # Whoever collects the status of an ended process late does not make a restore fail; whoever never does is named.
 kill "$SLEEPER"
 wait_until 10 is_gone "$SLEEPER"
