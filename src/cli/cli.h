@@ -73,6 +73,7 @@ extern const struct sp_command sp_command_check;
 extern const struct sp_command sp_command_core;
 extern const struct sp_command sp_command_pre_dump;
 extern const struct sp_command sp_command_track;
+extern const struct sp_command sp_command_merge;
 
 /* --- options and operands (options.c) --- */
 
@@ -93,7 +94,7 @@ bool sp_parse_number(struct sp_cli *cli, const char *option, const char *text, l
                      long maximum, long *number);
 /** A number of bytes with an optional suffix K, M, G or T (powers of 1024; "KiB" and "KB" too). */
 bool sp_parse_size(struct sp_cli *cli, const char *option, const char *text, uint64_t *bytes);
-/** A zstd level, or "none": SP_COMPRESS_NONE. */
+/** The argument of --compress: a zstd level, or "none". */
 bool sp_parse_compression(struct sp_cli *cli, const char *text, int *level);
 
 /** Of `count` words, the one that `word` was probably meant to be, or NULL. */

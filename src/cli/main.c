@@ -10,8 +10,9 @@
 #include <string.h>
 
 static const struct sp_command *const commands[] = {
-        &sp_command_dump,  &sp_command_restore, &sp_command_inspect, &sp_command_verify,
-        &sp_command_check, &sp_command_core,    &sp_command_track,   &sp_command_pre_dump,
+        &sp_command_dump,   &sp_command_restore,  &sp_command_inspect,
+        &sp_command_verify, &sp_command_check,    &sp_command_core,
+        &sp_command_track,  &sp_command_pre_dump, &sp_command_merge,
 };
 
 #define COMMAND_COUNT SP_COUNT_OF(commands)
@@ -88,11 +89,12 @@ static bool wants_json(int argc, char **argv)
 
 /*
  * An answer that could not be written is a failure of those commands that only answer. A program
- * that was saved or restored stays so, and whoever looks at the exit status has to know that.
+ * that was saved or restored stays so, as does what was merged, and whoever looks at the exit status has to know that.
  */
 static int answered(const struct sp_command *command, int status)
 {
-	bool has_acted = command == &sp_command_dump || command == &sp_command_restore;
+	bool has_acted = command == &sp_command_dump || command == &sp_command_restore ||
+	                 command == &sp_command_merge;
 
 	if (status != SP_EXIT_OK || (!fflush(stdout) && !ferror(stdout)))
 		return status;

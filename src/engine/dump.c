@@ -470,20 +470,6 @@ static int save_program(struct dump *dump, struct sp_error *err)
 	return rc;
 }
 
-/* All files of the checkpoint together. */
-static uint64_t directory_size(const char *path)
-{
-	sp_cleanup_dir DIR *dir = opendir(path);
-	struct dirent *entry;
-	uint64_t size = 0;
-	struct stat stat;
-
-	while (dir && (entry = readdir(dir)))
-		if (!fstatat(dirfd(dir), entry->d_name, &stat, 0) && S_ISREG(stat.st_mode))
-			size += (uint64_t)stat.st_size;
-	return size;
-}
-
 static void release(struct dump *dump)
 {
 	sp_remote_close(&dump->remote, NULL);
@@ -528,6 +514,6 @@ int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result
 	if (rc)
 		return rc;
 	result->total_ns = sp_now_ns() - started;
-	result->image_bytes = directory_size(options->directory);
+	result->image_bytes = sp_checkpoint_size(options->directory);
 	return 0;
 }

@@ -98,8 +98,8 @@ struct sp_restore_options {
 };
 
 struct sp_restore_result {
-	pid_t pid; /* of the restored process, a child of the caller */
-	struct sp_page_stats pages;
+	pid_t pid;                  /* of the restored process, a child of the caller */
+	struct sp_page_stats pages; /* of the whole chain */
 	uint64_t total_ns;
 	uint64_t memory_ns; /* mapping and filling */
 	unsigned threads, mappings, descriptors;
@@ -140,6 +140,29 @@ struct sp_mapping_summary {
  */
 int sp_summarize_mappings(struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
                           struct sp_array *summaries, struct sp_error *err);
+
+/* --- merge --- */
+
+struct sp_merge_options {
+	const char *directory;
+	const char *output; /* a new directory; NULL: the result takes the place of `directory` */
+	int compression;    /* zstd level or SP_COMPRESS_NONE */
+	struct sp_log *log;
+};
+
+struct sp_merge_result {
+	struct sp_page_stats pages;
+	uint64_t image_bytes; /* all files of the new checkpoint */
+	uint64_t total_ns;
+	unsigned checkpoints; /* how many have become one */
+};
+
+/**
+ * Writes a checkpoint and all that it stands on as one that stands alone. It is the same checkpoint
+ * in another form, and has the same id: those that stand on the one can stand on the other.
+ */
+int sp_merge(const struct sp_merge_options *options, struct sp_merge_result *result,
+             struct sp_error *err);
 
 /* --- core --- */
 

@@ -318,7 +318,7 @@ static void fill_result(struct restore *restore)
 	result->threads = (unsigned)restore->checkpoint->threads.count;
 	result->mappings = (unsigned)restore->checkpoint->vmas.count;
 	result->descriptors = (unsigned)restore->checkpoint->descriptors.count;
-	sp_page_store_stats(restore->checkpoint->pages, &result->pages);
+	sp_page_store_chain_stats(restore->checkpoint->pages, &result->pages);
 }
 
 static void release(struct restore *restore, bool restored)

@@ -37,6 +37,7 @@ struct sp_checkpoint_writer {
 	int dirfd;
 	struct sp_record_writer records;
 	struct sp_page_writer *pages;
+	bool replaces; /* what stands at `path` is a checkpoint, and is exchanged for this one */
 };
 
 /**
@@ -46,6 +47,12 @@ struct sp_checkpoint_writer {
 int sp_checkpoint_create(struct sp_checkpoint_writer *writer, const char *path,
                          const struct sp_page_writer_options *options, struct sp_error *err);
 /**
+ * The same for a checkpoint that is to take the place of the one at `path`, in one atomic step. Other
+ * files in that directory stay there.
+ */
+int sp_checkpoint_create_over(struct sp_checkpoint_writer *writer, const char *path,
+                              const struct sp_page_writer_options *options, struct sp_error *err);
+/**
  * Fills in what `manifest` says of a parent: its id, and where it is, seen from the checkpoint that
  * is being written. Both belong to `parent` and `writer`.
  */
@@ -53,8 +60,10 @@ int sp_checkpoint_set_parent(struct sp_checkpoint_writer *writer, Sealpoint__Man
                              const struct sp_checkpoint *parent, struct sp_error *err);
 /**
  * Finishes the page store and the records, writes and syncs the manifest, and renames. `manifest`
- * says root, session, generation, parent and freeze time; versions, id, machine and files are added
- * to what is written, not to `manifest`. `stats` may be NULL. On failure nothing is left.
+ * says root, session, generation, parent and freeze time; versions and files are added to what is
+ * written, not to `manifest`, and so are id, time and machine, unless it has an id: then it is the
+ * manifest of a checkpoint that this one is another form of. `stats` may be NULL. On failure nothing
+ * is left.
  */
 int sp_checkpoint_commit(struct sp_checkpoint_writer *writer, const Sealpoint__Manifest *manifest,
                          struct sp_page_stats *stats, struct sp_error *err);
@@ -88,6 +97,8 @@ int sp_checkpoint_need_program(const struct sp_checkpoint *checkpoint, struct sp
 /** All of open, and every byte of every file of the chain against its checksum. */
 int sp_checkpoint_verify(const char *path, struct sp_log *log, struct sp_error *err);
 
+/** The size of all files in a checkpoint's directory, in bytes. */
+uint64_t sp_checkpoint_size(const char *path);
 /** The record of an open file, or NULL for 0 or an id that is not there. */
 const Sealpoint__OpenFile *sp_checkpoint_file(const struct sp_checkpoint *checkpoint, uint32_t id);
 const Sealpoint__Process *sp_checkpoint_root(const struct sp_checkpoint *checkpoint);

@@ -1,6 +1,7 @@
 /*
  * Writing a checkpoint directory: see checkpoint.h. Everything happens in the partial directory
- * beside the final one, on the same file system, so that the last step is one rename(2).
+ * beside the final one, on the same file system, so that the last step is one rename(2); or one
+ * exchange of both, where a checkpoint is replaced by another form of itself.
  */
 #include "image/checkpoint_parts.h"
 
@@ -116,19 +117,19 @@ static int make_partial(struct sp_checkpoint_writer *writer, struct sp_error *er
 	return 0;
 }
 
-int sp_checkpoint_create(struct sp_checkpoint_writer *writer, const char *path,
-                         const struct sp_page_writer_options *options, struct sp_error *err)
+static int create(struct sp_checkpoint_writer *writer, const char *path, bool replaces,
+                  const struct sp_page_writer_options *options, struct sp_error *err)
 {
 	int rc;
 
-	*writer = (struct sp_checkpoint_writer){.dirfd = -1};
+	*writer = (struct sp_checkpoint_writer){.dirfd = -1, .replaces = replaces};
 	rc = set_paths(writer, path, err);
 	if (rc < 0) {
 		writer->partial[0] = '\0';
 		return rc;
 	}
 	rc = make_partial(writer, err);
-	if (rc == 0)
+	if (rc == 0 && !replaces)
 		rc = check_place(writer, err);
 	if (rc == 0)
 		rc = sp_record_writer_open(&writer->records, writer->dirfd, SP_IMAGE_RECORDS, err);
@@ -137,6 +138,18 @@ int sp_checkpoint_create(struct sp_checkpoint_writer *writer, const char *path,
 	if (rc < 0)
 		sp_checkpoint_abandon(writer);
 	return rc;
+}
+
+int sp_checkpoint_create(struct sp_checkpoint_writer *writer, const char *path,
+                         const struct sp_page_writer_options *options, struct sp_error *err)
+{
+	return create(writer, path, false, options, err);
+}
+
+int sp_checkpoint_create_over(struct sp_checkpoint_writer *writer, const char *path,
+                              const struct sp_page_writer_options *options, struct sp_error *err)
+{
+	return create(writer, path, true, options, err);
 }
 
 /* --- the parent --- */
@@ -205,19 +218,29 @@ static int sync_parent(const char *path, struct sp_error *err)
 	return 0;
 }
 
+static int refuse_rename(const struct sp_checkpoint_writer *writer, int code, struct sp_error *err)
+{
+	if (writer->replaces && code == EINVAL)
+		return sp_fail(err, code,
+		               "cannot replace %s: this file system cannot exchange directories; "
+		               "write to a new one",
+		               writer->path);
+	return sp_fail_errno(err, code, "cannot rename %s to %s", writer->partial, writer->path);
+}
+
 /* The one atomic step. */
 static int make_visible(struct sp_checkpoint_writer *writer, struct sp_error *err)
 {
+	unsigned how = writer->replaces ? RENAME_EXCHANGE : 0;
 	int rc;
 
 	if (fsync(writer->dirfd) < 0)
 		return sp_fail_errno(err, errno, "cannot sync %s", writer->partial);
-	if (rename(writer->partial, writer->path) < 0)
-		return sp_fail_errno(err, errno, "cannot rename %s to %s", writer->partial,
-		                     writer->path);
+	if (renameat2(AT_FDCWD, writer->partial, AT_FDCWD, writer->path, how) < 0)
+		return refuse_rename(writer, errno, err);
 	rc = sync_parent(writer->path, err);
 	/* Not safely on disk: then it had better not be there at all. */
-	if (rc < 0 && rename(writer->path, writer->partial) < 0)
+	if (rc < 0 && renameat2(AT_FDCWD, writer->path, AT_FDCWD, writer->partial, how) < 0)
 		return sp_error_context(err, "%s is written, but may not outlive a power failure",
 		                        writer->path);
 	return rc;
@@ -238,6 +261,29 @@ static int finish_files(struct sp_checkpoint_writer *writer, const Sealpoint__Ma
 	return rc < 0 ? rc : make_visible(writer, err);
 }
 
+/* Removes the partial directory and the files in it; there are no directories. */
+static void remove_partial(const struct sp_checkpoint_writer *writer)
+{
+	sp_cleanup_dir DIR *dir = opendir(writer->partial);
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir)))
+		unlinkat(dirfd(dir), entry->d_name, 0);
+	rmdir(writer->partial);
+}
+
+/* The old checkpoint, at the partial path now, goes; what else lay in its directory stays. */
+static void remove_replaced(const struct sp_checkpoint_writer *writer)
+{
+	sp_cleanup_dir DIR *dir = opendir(writer->partial);
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir)))
+		renameat2(dirfd(dir), entry->d_name, writer->dirfd, entry->d_name,
+		          RENAME_NOREPLACE);
+	remove_partial(writer);
+}
+
 int sp_checkpoint_commit(struct sp_checkpoint_writer *writer, const Sealpoint__Manifest *manifest,
                          struct sp_page_stats *stats, struct sp_error *err)
 {
@@ -248,20 +294,11 @@ int sp_checkpoint_commit(struct sp_checkpoint_writer *writer, const Sealpoint__M
 		sp_checkpoint_abandon(writer);
 		return rc;
 	}
+	if (writer->replaces)
+		remove_replaced(writer);
 	writer->partial[0] = '\0';
 	close(sp_steal_fd(&writer->dirfd));
 	return 0;
-}
-
-/* Removes the partial directory and the files in it; there are no directories. */
-static void remove_partial(const struct sp_checkpoint_writer *writer)
-{
-	sp_cleanup_dir DIR *dir = opendir(writer->partial);
-	struct dirent *entry;
-
-	while (dir && (entry = readdir(dir)))
-		unlinkat(dirfd(dir), entry->d_name, 0);
-	rmdir(writer->partial);
 }
 
 void sp_checkpoint_abandon(struct sp_checkpoint_writer *writer)
@@ -275,4 +312,17 @@ void sp_checkpoint_abandon(struct sp_checkpoint_writer *writer)
 	writer->partial[0] = '\0';
 	if (writer->dirfd >= 0)
 		close(sp_steal_fd(&writer->dirfd));
+}
+
+uint64_t sp_checkpoint_size(const char *path)
+{
+	sp_cleanup_dir DIR *dir = opendir(path);
+	struct dirent *entry;
+	uint64_t size = 0;
+	struct stat stat;
+
+	while (dir && (entry = readdir(dir)))
+		if (!fstatat(dirfd(dir), entry->d_name, &stat, 0) && S_ISREG(stat.st_mode))
+			size += (uint64_t)stat.st_size;
+	return size;
 }

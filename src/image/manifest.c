@@ -111,14 +111,40 @@ static void describe_xstate(Sealpoint__Manifest *manifest, struct xstate_message
 	}
 }
 
+/* What a new checkpoint is called, and where it comes from. */
+struct origin {
+	uint8_t id[SP_CHECKPOINT_ID_SIZE];
+	struct utsname host;
+	struct xstate_messages xstate;
+};
+
+static int describe_origin(Sealpoint__Manifest *manifest, struct origin *origin,
+                           struct sp_error *err)
+{
+	const char *const *features = sp_cpu_features();
+
+	if (getrandom(origin->id, sizeof(origin->id), 0) != sizeof(origin->id) ||
+	    uname(&origin->host) < 0)
+		return sp_fail_errno(err, errno, "cannot name the checkpoint");
+	manifest->id = (ProtobufCBinaryData){sizeof(origin->id), origin->id};
+	manifest->created_unix_ns = sp_clock_ns(CLOCK_REALTIME);
+	manifest->hostname = origin->host.nodename;
+	manifest->kernel = origin->host.release;
+	manifest->arch = (char *)sp_arch_name();
+	manifest->page_size = SP_PAGE_SIZE;
+	manifest->cpu_features = (char **)features;
+	for (manifest->n_cpu_features = 0; features[manifest->n_cpu_features];)
+		manifest->n_cpu_features++;
+	manifest->cpu_xfeatures = sp_cpu_xfeatures();
+	describe_xstate(manifest, &origin->xstate);
+	return 0;
+}
+
 int sp_manifest_write(int dirfd, const Sealpoint__Manifest *given, struct sp_error *err)
 {
 	Sealpoint__Manifest manifest = *given;
-	struct xstate_messages xstate;
 	Sealpoint__ImageFile files[IMAGE_FILES], *file_list[IMAGE_FILES];
-	const char *const *features = sp_cpu_features();
-	uint8_t id[SP_CHECKPOINT_ID_SIZE];
-	struct utsname host;
+	struct origin origin;
 
 	for (size_t i = 0; i < IMAGE_FILES; i++) {
 		int rc = describe_file(dirfd, i, &files[i], err);
@@ -127,22 +153,11 @@ int sp_manifest_write(int dirfd, const Sealpoint__Manifest *given, struct sp_err
 			return rc;
 		file_list[i] = &files[i];
 	}
-	if (getrandom(id, sizeof(id), 0) != sizeof(id) || uname(&host) < 0)
-		return sp_fail_errno(err, errno, "cannot name the checkpoint");
+	if (given->id.len == 0 && describe_origin(&manifest, &origin, err) < 0)
+		return -err->code;
 	manifest.version_major = SP_IMAGE_VERSION_MAJOR;
 	manifest.version_minor = SP_IMAGE_VERSION_MINOR;
 	manifest.tool_version = (char *)SP_VERSION;
-	manifest.id = (ProtobufCBinaryData){sizeof(id), id};
-	manifest.created_unix_ns = sp_clock_ns(CLOCK_REALTIME);
-	manifest.hostname = host.nodename;
-	manifest.kernel = host.release;
-	manifest.arch = (char *)sp_arch_name();
-	manifest.page_size = SP_PAGE_SIZE;
-	manifest.cpu_features = (char **)features;
-	for (manifest.n_cpu_features = 0; features[manifest.n_cpu_features];)
-		manifest.n_cpu_features++;
-	manifest.cpu_xfeatures = sp_cpu_xfeatures();
-	describe_xstate(&manifest, &xstate);
 	manifest.files = file_list;
 	manifest.n_files = IMAGE_FILES;
 	return write_message(dirfd, &manifest, err);

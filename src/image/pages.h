@@ -121,6 +121,8 @@ int sp_page_store_open(struct sp_page_store **store, int dirfd, struct sp_page_s
 void sp_page_store_close(struct sp_page_store *store);
 /** What this store says and holds, without those below it: pages of the chain count as PARENT. */
 void sp_page_store_stats(struct sp_page_store *store, struct sp_page_stats *stats);
+/** What it says with all those below it: `pages` and `raw_bytes` only. */
+void sp_page_store_chain_stats(const struct sp_page_store *store, struct sp_page_stats *stats);
 
 /**
  * Calls `visit` for the runs of an object inside `within`, ascending; stops at a non-zero return.
@@ -144,6 +146,15 @@ int sp_page_store_load(struct sp_page_store *store, uint32_t object, struct sp_r
                        const struct sp_page_sink *sink, unsigned workers, struct sp_error *err);
 /** Checks every frame of the store (not of its parent): checksum, sizes, decompression. */
 int sp_page_store_verify(struct sp_page_store *store, struct sp_log *log, struct sp_error *err);
+
+/* --- copying --- */
+
+/**
+ * Adds all objects of a store to a new writer, under their numbers and with what the whole chain
+ * says of them. Reads and writes in pieces of some MiB; can be interrupted.
+ */
+int sp_page_store_copy(struct sp_page_store *store, struct sp_page_writer *writer,
+                       struct sp_error *err);
 
 /* --- contents of files (memfd, shared anonymous memory, unlinked files) --- */
 

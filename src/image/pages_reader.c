@@ -118,6 +118,15 @@ void sp_page_store_stats(struct sp_page_store *store, struct sp_page_stats *stat
 	*stats = store->stats;
 }
 
+void sp_page_store_chain_stats(const struct sp_page_store *store, struct sp_page_stats *stats)
+{
+	struct sp_page_stats all;
+
+	sp_page_index_stats(&store->index, &all);
+	*stats = (struct sp_page_stats){.raw_bytes = all.raw_bytes};
+	memcpy(stats->pages, all.pages, sizeof(stats->pages));
+}
+
 /* --- the chain --- */
 
 /* Appends what `below` says of a PARENT run, with its frames numbered from `base`. */

@@ -60,13 +60,20 @@ int sp_record_write(struct sp_record_writer *writer, enum sp_record_type type,
 {
 	size_t size = protobuf_c_message_get_packed_size(message);
 	sp_cleanup_free uint8_t *payload = NULL;
-	struct record_header header;
 
 	if (size > RECORD_SIZE_MAX)
 		return sp_fail(err, EMSGSIZE, "cannot write %s: a %s of %zu bytes is too large",
 		               writer->name, message->descriptor->short_name, size);
 	payload = sp_alloc(size);
 	protobuf_c_message_pack(message, payload);
+	return sp_record_write_packed(writer, type, payload, size, err);
+}
+
+int sp_record_write_packed(struct sp_record_writer *writer, enum sp_record_type type,
+                           const uint8_t *payload, size_t size, struct sp_error *err)
+{
+	struct record_header header;
+
 	header.length = htole32((uint32_t)size);
 	header.type = htole32(type);
 	header.checksum = htole64(record_checksum(writer->offset, header.type, payload, size));

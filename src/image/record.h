@@ -38,6 +38,9 @@ int sp_record_writer_open(struct sp_record_writer *writer, int dirfd, const char
                           struct sp_error *err);
 int sp_record_write(struct sp_record_writer *writer, enum sp_record_type type,
                     const ProtobufCMessage *message, struct sp_error *err);
+/** The same with a message that is packed already: a record that was read. */
+int sp_record_write_packed(struct sp_record_writer *writer, enum sp_record_type type,
+                           const uint8_t *payload, size_t size, struct sp_error *err);
 /** Flushes and syncs; closes in any case. */
 int sp_record_writer_finish(struct sp_record_writer *writer, struct sp_error *err);
 void sp_record_writer_abandon(struct sp_record_writer *writer);

@@ -6,7 +6,7 @@
 # shellcheck source=tests/lib.sh
 source "$TOP/tests/lib.sh"
 
-commands=(dump restore inspect verify check core)
+commands=(dump restore inspect verify check core merge)
 
 # A command must end with STATUS and say WORDS, in one line on standard error.
 expect() { # CASE STATUS WORDS COMMAND...
@@ -49,6 +49,8 @@ expect "size beyond 64 bits" 2 '--unlinked-limit takes a size' \
 expect "wrong level" 2 '--compress takes a number' "$sealpoint" dump 1 -o new --compress best
 expect "wrong time" 2 '--timeout takes a number' "$sealpoint" dump 1 -o new --timeout 0
 expect "core without a file" 2 '-o FILE' "$sealpoint" core somewhere
+expect "merge to nowhere" 2 '-o OUT' "$sealpoint" merge somewhere
+expect "merge to two places" 2 'exclude each other' "$sealpoint" merge somewhere -o there --in-place
 expect "failure is not usage" 1 'missing' "$sealpoint" inspect missing
 
 # Nothing but the command: what it is for, and status 2, because nothing was asked for.

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Ctrl-C and its kin end a dump, a restore and the writing of a core file in an orderly way: nothing is left on the
-# disk, the program runs on (or is not there), one sentence says so, and sealpoint ends by the signal.
+# Ctrl-C and its kin end a dump, a restore, a merge and the writing of a core file in an orderly way: nothing is left on
+# the disk, the program runs on (or is not there), one sentence says so, and sealpoint ends by the signal.
 #
 # timeout: 120
 # shellcheck source=tests/lib.sh
@@ -91,3 +91,8 @@ if exists "$program"; then
 	not_ok "$TEST_NAME/restore" "the process is there"
 fi
 interrupted "core" INT has_begun_a_core "no core file was written" core saved -o new
+interrupted "merge" TERM has_begun_to_write "nothing was merged" merge saved -o new --compress 19
+interrupted "merge in place" INT "[[ -s \$(echo saved.partial-*/pages.img) ]]" "nothing was merged" \
+	merge saved --in-place --compress 19
+[[ -z $(compgen -G 'saved.*') ]] || not_ok "$TEST_NAME/merge in place" "leaves $(echo saved.*)"
+"$sealpoint" verify saved >/dev/null 2>error || not_ok "$TEST_NAME/merge in place" "$(<error)"

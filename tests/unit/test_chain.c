@@ -2,10 +2,12 @@
  * Chains of checkpoints: the youngest says what all of them together mean, a long chain takes little,
  * and what is wrong with a member is told with its name.
  */
+#include "engine/engine.h"
 #include "image/checkpoint_parts.h"
 #include "unit/checkpoint_fixture.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 
 #define LENGTH 500
@@ -89,14 +91,19 @@ static void assert_heap(struct sp_checkpoint *checkpoint, const struct fixture *
 
 /* --- what a chain takes --- */
 
-static unsigned open_descriptors(void)
+static unsigned count_entries(const char *path)
 {
-	sp_cleanup_dir DIR *dir = opendir("/proc/self/fd");
+	sp_cleanup_dir DIR *dir = opendir(path);
 	unsigned count = 0;
 
 	while (readdir(dir))
 		count++;
-	return count;
+	return count - 2;
+}
+
+static unsigned open_descriptors(void)
+{
+	return count_entries("/proc/self/fd");
 }
 
 static unsigned mappings(void)
@@ -267,6 +274,108 @@ static void a_page_that_no_parent_knows_is_refused(void **state)
 	scratch_remove(&scratch);
 }
 
+/* --- merging --- */
+
+static void merge(const char *directory, const char *output)
+{
+	const struct sp_merge_options options = {
+	        .directory = directory, .output = output, .compression = SP_COMPRESS_DEFAULT};
+	struct sp_merge_result result;
+	struct sp_error err = {0};
+
+	if (sp_merge(&options, &result, &err) < 0)
+		fail_msg("%s", err.message);
+}
+
+static void assert_same_records(const struct sp_checkpoint *a, const struct sp_checkpoint *b)
+{
+	uint64_t checksum[2];
+	struct sp_error err = {0};
+
+	assert_int_equal(sp_file_checksum(a->dirfd, SP_IMAGE_RECORDS, &checksum[0], &err), 0);
+	assert_int_equal(sp_file_checksum(b->dirfd, SP_IMAGE_RECORDS, &checksum[1], &err), 0);
+	assert_true(checksum[0] == checksum[1]);
+}
+
+static void a_merged_checkpoint_says_the_same_alone(void **state)
+{
+	sp_cleanup_free struct fixture *fixture = new_fixture();
+	struct scratch scratch = scratch_make();
+	sp_cleanup_free char *youngest = member_path(&scratch, 29);
+	sp_cleanup_free char *merged = member_path(&scratch, 100);
+	struct sp_checkpoint *chain, *alone;
+	struct sp_error err = {0};
+
+	fixture->manifest.generation = 7;
+	write_chain(&scratch, fixture, 30);
+	merge(youngest, merged);
+	assert_int_equal(sp_checkpoint_verify(merged, NULL, &err), 0);
+	chain = open_member(&scratch, 29);
+	alone = open_member(&scratch, 100);
+	assert_null(alone->parent);
+	assert_heap(alone, fixture);
+	assert_same_records(chain, alone);
+	assert_int_equal(alone->manifest->generation, 7);
+	assert_memory_equal(alone->manifest->id.data, chain->manifest->id.data,
+	                    SP_CHECKPOINT_ID_SIZE);
+	assert_true(alone->manifest->created_unix_ns == chain->manifest->created_unix_ns);
+	sp_checkpoint_close(chain);
+	sp_checkpoint_close(alone);
+	scratch_remove(&scratch);
+}
+
+static void younger_ones_find_their_merged_parent(void **state)
+{
+	sp_cleanup_free struct fixture *fixture = new_fixture();
+	struct scratch scratch = scratch_make();
+	sp_cleanup_free char *middle = member_path(&scratch, 5);
+	sp_cleanup_free char *log = in_scratch(&scratch, "5/log");
+	struct sp_checkpoint *checkpoint;
+	unsigned members = 0;
+
+	write_chain(&scratch, fixture, 10);
+	close(open(log, O_WRONLY | O_CREAT, 0600));
+	merge(middle, NULL);
+	for (unsigned i = 0; i < 5; i++) {
+		sp_cleanup_free char *old = member_path(&scratch, i);
+
+		scratch_remove_path(old);
+	}
+	checkpoint = open_member(&scratch, 9);
+	assert_heap(checkpoint, fixture);
+	for (struct sp_checkpoint *level = checkpoint; level; level = level->parent)
+		members++;
+	assert_int_equal(members, 5);
+	sp_checkpoint_close(checkpoint);
+	assert_int_equal(access(log, F_OK), 0); /* what is not the checkpoint's stays */
+	assert_int_equal(count_entries(scratch.path), 5);
+	scratch_remove(&scratch);
+}
+
+static void a_merge_that_fails_leaves_all_as_it_was(void **state)
+{
+	sp_cleanup_free struct fixture *fixture = new_fixture();
+	struct scratch scratch = scratch_make();
+	sp_cleanup_free char *oldest = member_path(&scratch, 0);
+	sp_cleanup_free char *youngest = member_path(&scratch, 2);
+	struct sp_merge_options options = {.directory = youngest, .compression = 1};
+	struct sp_merge_result result;
+	struct sp_error err = {0};
+
+	write_chain(&scratch, fixture, 3);
+	flip(oldest, SP_IMAGE_PAGES);
+	assert_int_equal(sp_merge(&options, &result, &err), -EBADMSG);
+	assert_says(&err, "cannot merge");
+	assert_says(&err, "pages.img is damaged");
+	assert_int_equal(count_entries(scratch.path), 3);
+	assert_int_equal(try_open(youngest, &err), 0);
+	flip(oldest, SP_IMAGE_PAGES);
+	options.output = oldest; /* which is not empty */
+	assert_int_equal(sp_merge(&options, &result, &err), -EEXIST);
+	assert_int_equal(count_entries(scratch.path), 3);
+	scratch_remove(&scratch);
+}
+
 /* --- memory only --- */
 
 static void memory_alone_is_a_parent_and_no_program(void **state)
@@ -308,6 +417,9 @@ int main(void)
 	        cmocka_unit_test(another_one_in_the_parents_place_is_named),
 	        cmocka_unit_test(a_damaged_parent_is_named),
 	        cmocka_unit_test(a_page_that_no_parent_knows_is_refused),
+	        cmocka_unit_test(a_merged_checkpoint_says_the_same_alone),
+	        cmocka_unit_test(younger_ones_find_their_merged_parent),
+	        cmocka_unit_test(a_merge_that_fails_leaves_all_as_it_was),
 	        cmocka_unit_test(memory_alone_is_a_parent_and_no_program),
 	};
 

@@ -563,6 +563,97 @@ static void bytes_that_were_superseded_are_told(void **state)
 	scratch_remove(&scratch);
 }
 
+/* --- copies --- */
+
+/* Each word is its own address. */
+static int number_read(void *context, uint64_t offset, void *buffer, size_t size,
+                       struct sp_error *err)
+{
+	for (size_t at = 0; at < size; at += sizeof(offset)) {
+		uint64_t address = offset + at;
+
+		memcpy((char *)buffer + at, &address, sizeof(address));
+	}
+	return 0;
+}
+
+static void a_copy_says_what_the_chain_says(void **state)
+{
+	for (unsigned seed = 200; seed < 208; seed++) {
+		sp_cleanup_free struct model *old = mixed_model(seed);
+		sp_cleanup_free struct model *new = mixed_model(seed + 1);
+		struct scratch below = scratch_make(), scratch = scratch_make();
+		struct scratch copy = scratch_make();
+		struct sp_page_store *parent, *store, *copied;
+		struct sp_page_writer *writer;
+		struct sp_error err = {0};
+
+		for (size_t page = 0; page < PAGES; page++) {
+			if (old->states[page] == SP_PAGE_STATES)
+				old->states[page] = SP_PAGE_ZERO;
+			if (new->states[page] == SP_PAGE_FILE)
+				new->states[page] = SP_PAGE_PARENT;
+		}
+		save_model(&below, old, SP_COMPRESS_DEFAULT, NULL);
+		save_model(&scratch, new, SP_COMPRESS_NONE, NULL);
+		look_through(new, old);
+		parent = open_store(&below, NULL);
+		store = open_store(&scratch, parent);
+		writer = open_writer(&copy, SP_COMPRESS_DEFAULT);
+		assert_int_equal(sp_page_store_copy(store, writer, &err), 0);
+		finish_writer(writer, NULL);
+		copied = open_store(&copy, NULL);
+		assert_store_equals(copied, 1, new);
+		sp_page_store_close(copied);
+		sp_page_store_close(store);
+		sp_page_store_close(parent);
+		scratch_remove(&below);
+		scratch_remove(&scratch);
+		scratch_remove(&copy);
+	}
+}
+
+/* More than a copy holds in memory at a time, in two objects with numbers of their own. */
+static void a_large_copy_goes_in_pieces(void **state)
+{
+	struct scratch scratch = scratch_make(), copy = scratch_make();
+	struct sp_page_writer *writer = open_writer(&scratch, -5);
+	struct sp_page_store *store, *copied;
+	struct sp_error err = {0};
+	uint64_t word;
+
+	for (uint32_t object = 1; object <= 5; object++) {
+		uint32_t source = sp_page_writer_add_source(
+		        writer, (struct sp_page_source){.read = number_read});
+
+		assert_int_equal(sp_page_writer_new_object(writer), object);
+		if (object % 3 == 2)
+			assert_int_equal(sp_page_writer_add(writer, object, pages_range(3, 20000),
+			                                    SP_PAGE_DATA, source, &err),
+			                 0);
+	}
+	finish_writer(writer, NULL);
+	store = open_store(&scratch, NULL);
+	writer = open_writer(&copy, -5);
+	assert_int_equal(sp_page_store_copy(store, writer, &err), 0);
+	finish_writer(writer, NULL);
+	copied = open_store(&copy, NULL);
+	for (size_t page = 3; page < 20003; page += 100) {
+		for (uint32_t object = 2; object <= 5; object += 3) {
+			uint64_t at = BASE + page * SP_PAGE_SIZE;
+
+			assert_int_equal(sp_page_store_read(copied, object, at, &word, 8, &err), 0);
+			assert_int_equal(word, at);
+		}
+	}
+	assert_int_equal(sp_page_store_read(copied, 1, BASE + 3 * SP_PAGE_SIZE, &word, 8, &err),
+	                 -ENODATA);
+	sp_page_store_close(copied);
+	sp_page_store_close(store);
+	scratch_remove(&scratch);
+	scratch_remove(&copy);
+}
+
 /* --- damage and failures --- */
 
 static int failing_read(void *context, uint64_t offset, void *buffer, size_t size,
@@ -799,6 +890,8 @@ int main(void)
 	        cmocka_unit_test(a_page_that_the_parent_does_not_know_is_refused),
 	        cmocka_unit_test(the_topmost_layer_counts),
 	        cmocka_unit_test(bytes_that_were_superseded_are_told),
+	        cmocka_unit_test(a_copy_says_what_the_chain_says),
+	        cmocka_unit_test(a_large_copy_goes_in_pieces),
 	        cmocka_unit_test(a_failing_source_fails_the_writer),
 	        cmocka_unit_test(an_abandoned_writer_ends_its_workers),
 	        cmocka_unit_test(what_cannot_be_added_is_refused),

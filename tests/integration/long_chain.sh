@@ -1,0 +1,91 @@
+#!/bin/bash
+# A chain of 120 checkpoints in the place of one: all commands read through it, the program that comes back is the one
+# that was saved, and merging makes one checkpoint of it again.
+#
+# timeout: 240
+# shellcheck source=tests/lib.sh
+source "$TOP/tests/lib.sh"
+
+length=120
+youngest=chain/$((length - 1))
+
+start_subject pages
+subject=$SUBJECT_PID
+dump_and_reap "$subject" saved
+"$test_tools/make_chain" saved chain $length 2>error || die "make_chain: $(<error)"
+
+# Restores a checkpoint, and lets the program check all that it had.
+comes_back() { # DIR CASE
+	rewind_subject
+	if "$sealpoint" restore "$1" --detach >>restore.log 2>error </dev/null; then
+		let_go
+		expect_pass "$subject" 20
+		ok "$TEST_NAME/$2"
+	else
+		not_ok "$TEST_NAME/$2" "$(<error)"
+	fi
+}
+
+# Runs a command, and expects words in its answer.
+answers() { # CASE WORDS COMMAND...
+	if ! "${@:3}" >output 2>error </dev/null; then
+		not_ok "$TEST_NAME/$1" "$(<error)"
+	elif ! grep -q -e "$2" output; then
+		not_ok "$TEST_NAME/$1" "does not say \"$2\": $(head -5 output)"
+	else
+		ok "$TEST_NAME/$1"
+	fi
+}
+
+refuses() { # CASE WORDS COMMAND...
+	if "${@:3}" >output 2>error </dev/null; then
+		not_ok "$TEST_NAME/$1" "succeeds"
+	elif ! one_sentence error || ! grep -q -e "$2" error; then
+		not_ok "$TEST_NAME/$1" "does not say \"$2\": $(<error)"
+	else
+		ok "$TEST_NAME/$1"
+	fi
+}
+
+# --- reading -------------------------------------------------------------------------------------------
+
+answers "verify" "in a chain of $length checkpoints" "$sealpoint" verify "$youngest"
+answers "inspect" "pages, process $subject" "$sealpoint" inspect "$youngest"
+comes_back "$youngest" "restore"
+
+"$sealpoint" core saved -o core.saved >/dev/null || die "core"
+"$sealpoint" core "$youngest" -o core.chain >/dev/null || die "core of a chain"
+if cmp -s core.saved core.chain; then
+	ok "$TEST_NAME/core"
+else
+	not_ok "$TEST_NAME/core" "the core files of the chain and of what it was made from differ"
+fi
+
+# --- merging -------------------------------------------------------------------------------------------
+
+answers "merge" "merged $length checkpoints into merged" "$sealpoint" merge "$youngest" -o merged
+answers "the merged one is whole" "merged is intact: 3 files" "$sealpoint" verify merged
+comes_back merged "restore of the merged one"
+
+# In place: what it stood on can go, and those that stand on it do not notice.
+answers "merge in place" "merged 61 checkpoints" "$sealpoint" merge chain/60 --in-place --compress none
+rm -r chain/[0-9] chain/[1-5][0-9]
+answers "the shorter chain" "in a chain of $((length - 60)) checkpoints" "$sealpoint" verify "$youngest"
+comes_back "$youngest" "restore of the shorter chain"
+[[ -z $(compgen -G 'chain/*partial*') ]] || not_ok "$TEST_NAME/merge in place" "leaves $(echo chain/*partial*)"
+
+# --- what can be wrong ---------------------------------------------------------------------------------
+
+mv chain/90 moved
+refuses "a missing parent" "cannot open checkpoint $youngest: .*/chain/90, the parent of .*/chain/91, is not there" \
+	"$sealpoint" restore "$youngest" --detach
+refuses "merge without a parent" "chain/90, the parent of" "$sealpoint" merge "$youngest" -o new
+cp -r merged chain/90
+refuses "another one in its place" "chain/90 is not the checkpoint that .*/chain/91 stands on" \
+	"$sealpoint" verify "$youngest"
+rm -r chain/90
+mv moved chain/90
+head -c "$(stat -c %s chain/80/pages.img)" /dev/zero | dd of=chain/80/pages.img conv=notrunc 2>/dev/null
+refuses "a damaged parent" "checkpoint .*/chain/80 is damaged, use another copy of it" "$sealpoint" verify "$youngest"
+refuses "merge of a damaged chain" "cannot merge $youngest: " "$sealpoint" merge "$youngest" -o new
+[[ ! -e new && -z $(compgen -G 'new.partial*') ]] || not_ok "$TEST_NAME/failed merge" "leaves $(echo new*)"
