@@ -1,48 +1,33 @@
 /*
- * Seizing a process: every thread stopped by ptrace, none of them harmed if we die (process.h).
- *
- * PTRACE_SEIZE and PTRACE_INTERRUPT do not send signals, so the target and its parent see nothing.
- * A thread that was about to take a signal takes it first (the kernel builds the handler's frame)
- * and stops behind that. A thread that was created meanwhile is found when the task list is read
- * again.
+ * A process that is held by ptrace: its threads, their ends, its memory, and how it is let go. How
+ * it is stopped stands in seize.c.
  */
 #include "remote/process.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/interrupt.h"
 #include "base/io.h"
-#include "base/kernel_abi.h"
-#include "proc/capability.h"
 #include "proc/file.h"
-#include "proc/maps.h"
 #include "proc/stat.h"
 #include "proc/status.h"
 #include "remote/collector.h"
+#include "remote/process_internal.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
-/* After how many looks at a thread that does not stop it is interrupted again. */
-#define INTERRUPT_ROUNDS 128
-
 /* How long threads that have not stopped yet are waited for when they are let go. */
 #define DETACH_NS (SP_NS_PER_S / 20)
-
-/* How long in all, and how long at a time, threads may run to get out of the vDSO. */
-#define LEAVE_NS (SP_NS_PER_S / 5)
-#define LEAVE_ROUND_NS 20000
 
 struct sp_thread *sp_process_thread(const struct sp_process *process, size_t index)
 {
@@ -58,159 +43,14 @@ struct sp_thread *sp_process_add_thread(struct sp_process *process, pid_t tid)
 	return thread;
 }
 
-/* True if the process has ended, with all its threads. */
-static bool is_gone(int pidfd)
+/* --- threads that end meanwhile --- */
+
+bool sp_process_is_gone(int pidfd)
 {
 	struct pollfd event = {.fd = pidfd, .events = POLLIN};
 
 	return poll(&event, 1, 0) != 0;
 }
-
-/* --- refusals --- */
-
-/* A number of a status text, or `missing` if the text has no such line. */
-static long status_number(const char *status, const char *name, long missing)
-{
-	uint64_t value;
-
-	return sp_status_number(status, name, 10, &value, NULL) ? missing : (long)value;
-}
-
-static int refuse_traced(pid_t pid, long tracer, struct sp_error *err)
-{
-	return sp_fail(err, EBUSY,
-	               "%s is already traced by %s (a debugger, strace or another dump); end that "
-	               "first",
-	               sp_process_name(pid).text, sp_process_name((pid_t)tracer).text);
-}
-
-static int refuse_permission(pid_t pid, struct sp_error *err)
-{
-	if (sp_capability_have(CAP_SYS_PTRACE))
-		return sp_fail(err, EPERM,
-		               "the kernel does not let anybody trace %s: a security module or a "
-		               "user namespace above ours protects it",
-		               sp_process_name(pid).text);
-	return sp_fail(err, EPERM,
-	               "no permission to trace %s; run as root (or with CAP_SYS_PTRACE), see "
-	               "\"sealpoint check\"",
-	               sp_process_name(pid).text);
-}
-
-/*
- * Remote calls name the process by the number that it has for us, so it must have the same one for
- * itself. And number 1 cannot be had again: it is given to the first process of a namespace, which
- * ends with it.
- */
-static int check_pid_namespace(pid_t pid, const char *status, struct sp_error *err)
-{
-	uint32_t numbers[32];
-	size_t count;
-
-	if (pid == 1)
-		return sp_fail(err, ENOTSUP,
-		               "%s is the init of its pid namespace, which begins and ends with "
-		               "it; dump a program that it has started",
-		               sp_process_name(pid).text);
-	if (sp_status_numbers(status, "NSpid", numbers, sizeof(numbers) / sizeof(numbers[0]),
-	                      &count, NULL) ||
-	    count == 1)
-		return 0;
-	return sp_fail(err, ENOTSUP,
-	               "%s lives in a pid namespace of its own (a container), where it is process "
-	               "%u; run sealpoint in there (nsenter --target %d --pid --mount sealpoint "
-	               "...)",
-	               sp_process_name(pid).text, numbers[count - 1], pid);
-}
-
-/*
- * A main thread that has ended, or is about to, and has no memory any more. So it is with its
- * process, unless that has other threads: those may run on for ever, or one of them is in execve(2)
- * and becomes the main thread. Seizing will tell.
- */
-static int check_ended(pid_t pid, struct sp_error *err)
-{
-	sp_cleanup_close int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	struct sp_stat stat;
-
-	if (!sp_stat_read(pid, pid, &stat, NULL) && stat.flags & SP_PF_KTHREAD)
-		return sp_fail(err, EINVAL, "%s is a kernel thread: only programs can be saved",
-		               sp_process_name(pid).text);
-	if (pidfd >= 0 && !is_gone(pidfd))
-		return 0;
-	return sp_fail(err, ESRCH, "%s has ended (its parent has not collected its status yet)",
-	               sp_process_name(pid).text);
-}
-
-int sp_process_check(pid_t pid, struct sp_error *err)
-{
-	sp_cleanup_free char *status = NULL;
-	sp_cleanup_close int maps = -1;
-	long tgid, tracer;
-
-	if (sp_status_read(pid, pid, &status, NULL))
-		return sp_fail(err, ESRCH, "there is no process %d", pid);
-	tgid = status_number(status, "Tgid", pid);
-	tracer = status_number(status, "TracerPid", 0);
-	if (tgid != pid)
-		return sp_fail(err, EINVAL, "%d is a thread of %s; name the process", pid,
-		               sp_process_name((pid_t)tgid).text);
-	if (pid == getpid())
-		return sp_fail(err, EINVAL, "process %d is sealpoint itself", pid);
-	if (status_number(status, "VmSize", -1) < 0)
-		return check_ended(pid, err);
-	if (tracer)
-		return refuse_traced(pid, tracer, err);
-	maps = sp_proc_open(pid, "maps", O_RDONLY, NULL);
-	if (maps == -EACCES || maps == -EPERM)
-		return refuse_permission(pid, err);
-	return check_pid_namespace(pid, status, err);
-}
-
-static int refuse_seize(pid_t pid, pid_t tid, int code, struct sp_error *err)
-{
-	sp_cleanup_free char *status = NULL;
-	long tracer = 0;
-
-	if (!sp_status_read(pid, tid, &status, NULL))
-		tracer = status_number(status, "TracerPid", 0);
-	if (tracer)
-		return refuse_traced(pid, tracer, err);
-	if (code == EPERM)
-		return refuse_permission(pid, err);
-	return sp_fail_errno(err, code, "cannot seize thread %d of %s", tid,
-	                     sp_process_name(pid).text);
-}
-
-/* Names a thread that does not stop, and what it waits for. */
-static int refuse_unstoppable(pid_t pid, pid_t tid, struct sp_error *err)
-{
-	static const char *const why = "cannot be stopped in time";
-	sp_cleanup_free char *call = NULL, *wchan = NULL;
-	long number = -1;
-
-	if (!sp_proc_read_thread(pid, tid, "syscall", &call, NULL, NULL) &&
-	    isdigit((unsigned char)*call))
-		number = strtol(call, NULL, 10);
-	if (number == SYS_vfork || number == SYS_clone || number == SYS_clone3)
-		return sp_fail(err, ETIMEDOUT,
-		               "thread %d of %s %s: it waits for its vfork child to exec or exit; "
-		               "try again when the child has, or with a longer --timeout",
-		               tid, sp_process_name(pid).text, why);
-	if (sp_proc_read_thread(pid, tid, "wchan", &wchan, NULL, NULL) || !*wchan ||
-	    !strcmp(wchan, "0"))
-		return sp_fail(err, ETIMEDOUT,
-		               "thread %d of %s %s: it is in an uninterruptible wait (system "
-		               "call %ld); try again, or with a longer --timeout",
-		               tid, sp_process_name(pid).text, why, number);
-	return sp_fail(
-	        err, ETIMEDOUT,
-	        "thread %d of %s %s: it is in an uninterruptible wait (%s); try again, or with "
-	        "a longer --timeout",
-	        tid, sp_process_name(pid).text, why, wchan);
-}
-
-/* --- threads that end meanwhile --- */
 
 static bool has_ended(const siginfo_t *info)
 {
@@ -243,8 +83,7 @@ void sp_process_wait_a_little(const struct sp_process *process, unsigned *round)
 	nanosleep(&pause, NULL);
 }
 
-/* True if the thread is about to end, or has: there is nothing to seize any more. */
-static bool is_ending(pid_t pid, pid_t tid)
+bool sp_thread_is_ending(pid_t pid, pid_t tid)
 {
 	struct sp_stat stat;
 
@@ -256,386 +95,19 @@ bool sp_process_is_ending(const struct sp_process *process)
 	sp_cleanup_free char *status = NULL;
 	uint64_t pending = 0;
 
-	if (is_ending(process->pid, process->pid) ||
+	if (sp_thread_is_ending(process->pid, process->pid) ||
 	    sp_status_read(process->pid, process->pid, &status, NULL))
 		return true;
 	return !sp_status_number(status, "SigPnd", 16, &pending, NULL) &&
 	       pending >> (SIGKILL - 1) & 1;
 }
 
-/* --- stopping --- */
+/* --- letting go --- */
 
-static bool is_known(const struct sp_process *process, pid_t tid)
-{
-	for (size_t i = 0; i < process->threads.count; i++)
-		if (sp_process_thread(process, i)->tid == tid)
-			return true;
-	return false;
-}
-
-static void forget_thread(struct sp_process *process, size_t index)
-{
-	struct sp_thread **threads = process->threads.items;
-
-	free(threads[index]);
-	process->threads.count--;
-	memmove(&threads[index], &threads[index + 1],
-	        (process->threads.count - index) * sizeof(*threads));
-}
-
-/* PTRACE_SEIZE, which waits while the process is in execve(2). Returns 0 or an errno. */
-static int seize(struct sp_process *process, pid_t tid)
-{
-	int code;
-
-	if (process->threads.count && !process->collector)
-		process->collector = sp_collector_start(process);
-	sp_collector_begin(process->collector);
-	code = ptrace(PTRACE_SEIZE, tid, 0, 0) < 0 ? errno : 0;
-	sp_collector_end(process->collector);
-	return code;
-}
-
-/*
- * Seizes and interrupts one thread. A thread that has just ended is no error. The kernel forbids to
- * seize one that is ending, and when we look, the id may be that of a thread that has taken it over
- * in execve(2).
- */
-static int seize_thread(struct sp_process *process, pid_t tid, struct sp_error *err)
-{
-	int code = seize(process, tid);
-
-	for (int again = 0; code == EPERM && again < 3; again++)
-		code = is_ending(process->pid, tid) ? ESRCH : seize(process, tid);
-	if (code == ESRCH)
-		return 0;
-	if (code)
-		return refuse_seize(process->pid, tid, code, err);
-	if (!process->stopped_ns)
-		process->stopped_ns = sp_now_ns();
-	sp_process_add_thread(process, tid);
-	if (ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0 && errno != ESRCH)
-		return sp_fail_errno(err, errno, "cannot interrupt thread %d of process %d", tid,
-		                     process->pid);
-	return 0;
-}
-
-static int refuse_ended(const struct sp_process *process, struct sp_error *err)
-{
-	return sp_fail(err, ESRCH, "process %d has ended", process->pid);
-}
-
-/* Seizes what the task list shows and we do not know. Returns how many were found, or an error. */
-static int seize_new_threads(struct sp_process *process, struct sp_error *err)
-{
-	size_t before = process->threads.count;
-	sp_cleanup_dir DIR *tasks = NULL;
-	struct dirent *entry;
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/task", process->pid);
-	tasks = opendir(path);
-	if (!tasks)
-		return refuse_ended(process, err);
-	while ((entry = readdir(tasks))) {
-		pid_t tid = atoi(entry->d_name);
-		int rc;
-
-		if (tid <= 0 || is_known(process, tid))
-			continue;
-		rc = seize_thread(process, tid, err);
-		if (rc)
-			return rc;
-	}
-	return (int)(process->threads.count - before);
-}
-
-static bool is_stop_signal(int signal)
-{
-	return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
-}
-
-/* The signal that a stopped thread is about to take, 0 if it stands for another reason. */
-static int signal_of_stop(int status)
+int sp_signal_of_stop(int status)
 {
 	return status >> 16 ? 0 : WSTOPSIG(status);
 }
-
-/*
- * What a wait status means for the stopping: 1 the thread stands, 0 it does not yet, -1 it has
- * ended. A signal that is about to be delivered goes its way; the interrupt takes effect behind it.
- */
-static int judge_stop(struct sp_process *process, struct sp_thread *thread, int status)
-{
-	if (!WIFSTOPPED(status))
-		return -1;
-	if (status >> 16 == PTRACE_EVENT_STOP) {
-		if (is_stop_signal(WSTOPSIG(status)))
-			process->group_stopped = true;
-		return 1;
-	}
-	ptrace(PTRACE_INTERRUPT, thread->tid, 0, 0);
-	ptrace(PTRACE_CONT, thread->tid, 0, signal_of_stop(status));
-	return 0;
-}
-
-/* As judge_stop(), of whatever the kernel has to tell about the thread by now. */
-static int look_at_thread(struct sp_process *process, struct sp_thread *thread, unsigned round)
-{
-	int status;
-	pid_t got = waitpid(thread->tid, &status, __WALL | WNOHANG);
-
-	if (got)
-		return got < 0 ? -1 : judge_stop(process, thread, status);
-	/*
-	 * In execve(2) an interrupt is forgotten, and an id may go to a thread that we do not
-	 * trace.
-	 */
-	if (round % INTERRUPT_ROUNDS == INTERRUPT_ROUNDS - 1 &&
-	    ptrace(PTRACE_INTERRUPT, thread->tid, 0, 0) < 0)
-		return -1;
-	return 0;
-}
-
-/*
- * Waits until the thread at `index` stands; it is forgotten if it has ended instead. ESRCH if that
- * is the leader: the process has ended, or another thread has taken the leader's id in execve(2).
- */
-static int wait_thread(struct sp_process *process, size_t index, uint64_t deadline_ns,
-                       struct sp_error *err)
-{
-	struct sp_thread *thread = sp_process_thread(process, index);
-	unsigned round = 0;
-	int verdict;
-
-	while (!(verdict = look_at_thread(process, thread, round))) {
-		if (sp_now_ns() > deadline_ns)
-			return refuse_unstoppable(process->pid, thread->tid, err);
-		if (sp_interrupt_check(err))
-			return -EINTR;
-		sp_process_wait_a_little(process, &round);
-	}
-	thread->stopped = verdict > 0;
-	if (!thread->stopped && thread->tid == process->pid)
-		return refuse_ended(process, err);
-	if (!thread->stopped)
-		forget_thread(process, index);
-	return 0;
-}
-
-/* Waits for all threads that do not stand yet. */
-static int wait_all(struct sp_process *process, uint64_t deadline_ns, struct sp_error *err)
-{
-	size_t at = 0;
-
-	while (at < process->threads.count) {
-		if (sp_process_thread(process, at)->stopped)
-			at++; /* one that has ended leaves its place to the next */
-		else if (wait_thread(process, at, deadline_ns, err))
-			return -err->code;
-	}
-	return 0;
-}
-
-static int stop_all(struct sp_process *process, uint64_t deadline_ns, struct sp_error *err)
-{
-	int found, rc;
-
-	do {
-		found = seize_new_threads(process, err);
-		rc = found < 0 ? found : wait_all(process, deadline_ns, err);
-	} while (!rc && found > 0);
-	return rc;
-}
-
-/* --- out of the vDSO --- */
-
-static struct sp_range find_vdso(pid_t pid)
-{
-	sp_cleanup_array struct sp_array maps = SP_ARRAY_OF(struct sp_map);
-
-	if (sp_maps_read(pid, &maps, NULL))
-		return (struct sp_range){0};
-	for (size_t i = 0; i < maps.count; i++) {
-		const struct sp_map *map = sp_array_at(&maps, i);
-
-		if (map->vdso)
-			return map->range;
-	}
-	return (struct sp_range){0};
-}
-
-static bool stands_in(const struct sp_thread *thread, struct sp_range range)
-{
-	struct user_regs_struct general;
-
-	return !sp_general_get(thread->tid, &general, NULL) &&
-	       sp_range_contains(range, sp_instruction_pointer(&general));
-}
-
-/* Lets those threads that stand in a range run for a moment. Returns how many there are. */
-static size_t let_run(struct sp_process *process, struct sp_range range)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < process->threads.count; i++) {
-		struct sp_thread *thread = sp_process_thread(process, i);
-
-		if (!stands_in(thread, range))
-			continue;
-		ptrace(PTRACE_CONT, thread->tid, 0, 0);
-		thread->stopped = false;
-		count++;
-	}
-	if (count)
-		nanosleep(&(struct timespec){.tv_nsec = LEAVE_ROUND_NS}, NULL);
-	for (size_t i = 0; i < process->threads.count; i++)
-		if (!sp_process_thread(process, i)->stopped)
-			ptrace(PTRACE_INTERRUPT, sp_process_thread(process, i)->tid, 0, 0);
-	return count;
-}
-
-/*
- * The code of the vDSO is the kernel's: another one has other code, in which nobody could go on. A
- * thread is never there for long, so that a moment later it most likely stands elsewhere. It is not
- * insisted on, and a process that is stopped must not run at all.
- */
-static int leave_vdso(struct sp_process *process, struct sp_range vdso, uint64_t deadline_ns,
-                      struct sp_error *err)
-{
-	uint64_t until = sp_now_ns() + LEAVE_NS;
-	int rc = 0;
-
-	while (!rc && sp_range_size(vdso) && !process->group_stopped && sp_now_ns() < until &&
-	       let_run(process, vdso)) {
-		rc = wait_all(process, deadline_ns, err);
-		if (!rc)
-			rc = stop_all(process, deadline_ns, err);
-	}
-	return rc;
-}
-
-/* --- reading what stands --- */
-
-/* Layout of struct rseq and struct rseq_cs: UAPI linux/rseq.h. */
-#define RSEQ_CRITICAL_SECTION_OFFSET 8
-struct rseq_critical_section {
-	uint32_t version;
-	uint32_t flags;
-	uint64_t start_ip;
-	uint64_t post_commit_offset;
-	uint64_t abort_ip;
-};
-
-/*
- * A thread that stands inside an rseq critical section has lost it: the kernel aborts it when the
- * thread goes on, provided it still stands there. A remote system call, and a restore, move the
- * instruction pointer away and back, so we take it to the abort address ourselves.
- */
-static void find_rseq_abort(struct sp_process *process, struct sp_thread *thread)
-{
-	uint64_t ip = sp_instruction_pointer(&thread->raw.general);
-	struct sp_ptrace_rseq_configuration rseq;
-	struct rseq_critical_section section;
-	uint64_t address = 0;
-
-	if (ptrace(PTRACE_GET_RSEQ_CONFIGURATION, thread->tid, sizeof(rseq), &rseq) <= 0 ||
-	    !rseq.rseq_abi_pointer ||
-	    sp_process_read(process->pid, rseq.rseq_abi_pointer + RSEQ_CRITICAL_SECTION_OFFSET,
-	                    &address, sizeof(address), NULL) ||
-	    !address || sp_process_read(process->pid, address, &section, sizeof(section), NULL))
-		return;
-	if (ip - section.start_ip < section.post_commit_offset)
-		thread->rseq_abort = section.abort_ip;
-}
-
-static int read_thread(struct sp_process *process, struct sp_thread *thread, struct sp_error *err)
-{
-	uint8_t code[SP_RECALL_CODE_SIZE];
-	int rc = sp_registers_get(thread->tid, &thread->raw, err);
-
-	if (rc)
-		return rc;
-	if (ptrace(PTRACE_GETSIGMASK, thread->tid, sizeof(thread->signal_mask),
-	           &thread->signal_mask) < 0)
-		return sp_fail_errno(err, errno, "cannot read the signal mask of thread %d",
-		                     thread->tid);
-	find_rseq_abort(process, thread);
-	thread->saved = thread->raw.general;
-	if (thread->rseq_abort)
-		sp_set_instruction_pointer(&thread->saved, thread->rseq_abort);
-	if (!sp_process_read(process->pid, sp_instruction_pointer(&thread->saved) - sizeof(code),
-	                     code, sizeof(code), NULL))
-		sp_recall_system_call(&thread->saved, code, sizeof(code));
-	sp_registers_for_new_task(&thread->saved);
-	return 0;
-}
-
-static int order_and_read(struct sp_process *process, struct sp_error *err)
-{
-	if (!process->threads.count)
-		return refuse_ended(process, err);
-	for (size_t i = 0; i < process->threads.count; i++) {
-		struct sp_thread *thread = sp_process_thread(process, i);
-
-		if (read_thread(process, thread, err))
-			return sp_error_context(err, "cannot save thread %d of %s", thread->tid,
-			                        sp_process_name(process->pid).text);
-	}
-	if (sp_process_leader(process)->tid != process->pid)
-		return sp_fail(
-		        err, ENOTSUP,
-		        "the main thread of process %d has ended while others run on: such a "
-		        "process cannot be saved",
-		        process->pid);
-	return 0;
-}
-
-/*
- * Stops all threads and reads them. What was stopped may be gone again when it is read: a thread
- * that was in execve(2) has replaced all others, and its own id. Then everything begins anew.
- */
-static int stop_and_read(struct sp_process *process, uint64_t deadline_ns, struct sp_error *err)
-{
-	int rc;
-
-	do {
-		struct sp_range vdso = find_vdso(process->pid);
-
-		sp_process_release(process, SP_RELEASE_RUN);
-		rc = stop_all(process, deadline_ns, err);
-		if (!rc)
-			rc = leave_vdso(process, vdso, deadline_ns, err);
-		if (!rc)
-			rc = order_and_read(process, err);
-	} while (rc == -ESRCH && !is_gone(process->pidfd) && sp_now_ns() < deadline_ns);
-	return rc == -ESRCH ? refuse_ended(process, err) : rc;
-}
-
-int sp_process_seize(struct sp_process *process, pid_t pid, uint64_t deadline_ns,
-                     struct sp_error *err)
-{
-	int rc;
-
-	*process = (struct sp_process){
-	        .pid = pid,
-	        .pidfd = -1,
-	        .threads = SP_ARRAY_OF(struct sp_thread *),
-	};
-	rc = sp_process_check(pid, err);
-	if (rc)
-		return rc;
-	process->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (process->pidfd < 0)
-		return sp_fail_errno(err, errno, "cannot open process %d", pid);
-	rc = stop_and_read(process, deadline_ns, err);
-	sp_collector_dismiss(process->collector);
-	if (rc)
-		sp_process_forget(process);
-	return rc;
-}
-
-/* --- letting go --- */
 
 /* Registers that only our stop has made what they are become what they would have been. */
 static void undo_stop(const struct sp_thread *thread)
@@ -662,7 +134,7 @@ static void detach(const struct sp_process *process, const struct sp_thread *thr
 		pid_t got = waitpid(thread->tid, &status, __WALL | WNOHANG);
 
 		if (got > 0 && WIFSTOPPED(status)) {
-			signal = signal_of_stop(status);
+			signal = sp_signal_of_stop(status);
 			continue;
 		}
 		if (got || ptrace(PTRACE_INTERRUPT, thread->tid, 0, 0) < 0 ||
