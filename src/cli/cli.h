@@ -74,6 +74,7 @@ extern const struct sp_command sp_command_core;
 extern const struct sp_command sp_command_pre_dump;
 extern const struct sp_command sp_command_track;
 extern const struct sp_command sp_command_merge;
+extern const struct sp_command sp_command_snapshot;
 
 /* --- options and operands (options.c) --- */
 
@@ -94,7 +95,10 @@ bool sp_parse_number(struct sp_cli *cli, const char *option, const char *text, l
                      long maximum, long *number);
 /** A number of bytes with an optional suffix K, M, G or T (powers of 1024; "KiB" and "KB" too). */
 bool sp_parse_size(struct sp_cli *cli, const char *option, const char *text, uint64_t *bytes);
-/** The argument of --compress: a zstd level, or "none". */
+/** A time: "500ms", "2s", "0.5" (seconds), "5min"; up to a year. */
+bool sp_parse_duration(struct sp_cli *cli, const char *option, const char *text,
+                       uint64_t *nanoseconds);
+/** A zstd level, or "none": SP_COMPRESS_NONE. */
 bool sp_parse_compression(struct sp_cli *cli, const char *text, int *level);
 
 /** Of `count` words, the one that `word` was probably meant to be, or NULL. */

@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DEFAULT_UNLINKED_LIMIT (1ULL << 30)
-
 enum {
 	OPTION_LEAVE_RUNNING = SP_OPTION_LONG,
 	OPTION_LEAVE_STOPPED,
@@ -181,7 +179,7 @@ static int run(struct sp_cli *cli)
 	        .after = SP_RELEASE_KILL,
 	        .compression = SP_COMPRESS_DEFAULT,
 	        .timeout_s = SP_DUMP_TIMEOUT_S,
-	        .kinds = {.unlinked_file_limit = DEFAULT_UNLINKED_LIMIT},
+	        .kinds = {.unlinked_file_limit = SP_DUMP_UNLINKED_LIMIT},
 	        .log = &cli->log,
 	};
 	struct sp_dump_result result = {0};

@@ -232,6 +232,30 @@ bool sp_parse_size(struct sp_cli *cli, const char *option, const char *text, uin
 	return true;
 }
 
+bool sp_parse_duration(struct sp_cli *cli, const char *option, const char *text,
+                       uint64_t *nanoseconds)
+{
+	static const struct {
+		const char *name;
+		double seconds;
+	} units[] = {{"", 1},     {"s", 1},  {"ms", 1e-3}, {"us", 1e-6},
+	             {"min", 60}, {"m", 60}, {"h", 3600}};
+	char *end;
+	double value = strtod(text, &end);
+
+	for (size_t i = 0; i < SP_COUNT_OF(units) && end != text && isdigit((unsigned char)*text);
+	     i++) {
+		double seconds = value * units[i].seconds;
+
+		if (!strcmp(end, units[i].name) && seconds >= 0 && seconds <= 366 * 86400.0) {
+			*nanoseconds = (uint64_t)(seconds * 1e9);
+			return true;
+		}
+	}
+	sp_usage_error(cli, "%s takes a time like 500ms, 2s or 5min, not \"%s\"", option, text);
+	return false;
+}
+
 bool sp_parse_compression(struct sp_cli *cli, const char *text, int *level)
 {
 	long number;

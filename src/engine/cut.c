@@ -91,10 +91,10 @@ static int add_covered(void *context, const struct sp_page_run *run)
 	return 0;
 }
 
-static void list_huge_of_parent(struct sp_cut *cut)
+static void list_huge_of_parent(struct sp_cut *cut, const struct sp_checkpoint *parent)
 {
-	for (size_t i = 0; i < cut->parent->vmas.count; i++) {
-		const Sealpoint__Vma *vma = sp_array_pointer(&cut->parent->vmas, i);
+	for (size_t i = 0; i < parent->vmas.count; i++) {
+		const Sealpoint__Vma *vma = sp_array_pointer(&parent->vmas, i);
 
 		for (size_t j = 0; j + 1 < vma->n_huge; j += 2)
 			sp_ranges_add(&cut->huge,
@@ -103,27 +103,35 @@ static void list_huge_of_parent(struct sp_cut *cut)
 	sp_ranges_normalize(&cut->huge);
 }
 
+/* Everything that the cut has to know of its parent, which need not stay open for that. */
+static int stand_on(struct sp_cut *cut, struct sp_checkpoint *parent, struct sp_error *err)
+{
+	const struct sp_range everything = {0, 1ULL << 47};
+	int rc = sp_page_store_walk(parent->pages, sp_checkpoint_root(parent)->memory_object,
+	                            everything, add_covered, &cut->covered, err);
+
+	sp_ranges_normalize(&cut->covered);
+	list_huge_of_parent(cut, parent);
+	cut->parent = sp_strdup(parent->path);
+	memcpy(cut->parent_id, parent->manifest->id.data, sizeof(cut->parent_id));
+	return rc;
+}
+
 static int open_parent(struct sp_cut *cut, const char *path, struct sp_log *log,
                        struct sp_error *err)
 {
 	struct sp_checkpoint *parent;
-	const struct sp_range everything = {0, 1ULL << 47};
 	const char *reason;
 	int rc = sp_checkpoint_open(&parent, path, err);
 
 	if (rc < 0)
 		return rc;
 	reason = cut->active ? unfit(cut, parent) : "its writes are not tracked";
-	if (reason) {
+	if (reason)
 		sp_warn(log, "full contents are stored: %s cannot be the parent, %s", path, reason);
-		sp_checkpoint_close(parent);
-		return 0;
-	}
-	cut->parent = parent;
-	list_huge_of_parent(cut);
-	rc = sp_page_store_walk(parent->pages, sp_checkpoint_root(parent)->memory_object,
-	                        everything, add_covered, &cut->covered, err);
-	sp_ranges_normalize(&cut->covered);
+	else
+		rc = stand_on(cut, parent, err);
+	sp_checkpoint_close(parent);
 	return rc;
 }
 
@@ -170,8 +178,11 @@ static int find_session(struct sp_cut *cut, pid_t pid, enum sp_cut_session which
 int sp_cut_begin(struct sp_cut *cut, pid_t pid, enum sp_cut_session which, const char *parent,
                  uint64_t deadline_ns, struct sp_log *log, struct sp_error *err)
 {
-	int rc = find_session(cut, pid, which, deadline_ns, err);
+	int rc;
 
+	if (cut->active)
+		return sp_session_cut(&cut->session, err);
+	rc = find_session(cut, pid, which, deadline_ns, err);
 	if (rc == 0 && cut->active)
 		rc = sp_session_cut(&cut->session, err);
 	if (rc == 0 && parent)
@@ -179,15 +190,27 @@ int sp_cut_begin(struct sp_cut *cut, pid_t pid, enum sp_cut_session which, const
 	return rc;
 }
 
+int sp_cut_committed(struct sp_cut *cut, const char *path, struct sp_error *err)
+{
+	free(cut->parent);
+	cut->parent = sp_strdup(path);
+	return sp_checkpoint_read_id(path, cut->parent_id, err);
+}
+
+void sp_cut_failed(struct sp_cut *cut)
+{
+	free(sp_steal_ptr(&cut->parent));
+	sp_array_clear(&cut->covered);
+	sp_array_clear(&cut->huge);
+}
+
 void sp_cut_end(struct sp_cut *cut)
 {
 	sp_session_close(&cut->session);
-	if (cut->parent)
-		sp_checkpoint_close(cut->parent);
+	free(sp_steal_ptr(&cut->parent));
 	sp_array_release(&cut->covered);
 	sp_array_release(&cut->changed);
 	sp_array_release(&cut->huge);
-	cut->parent = NULL;
 	cut->active = false;
 }
 

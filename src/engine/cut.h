@@ -4,6 +4,7 @@
  *	sp_cut_begin()    find or make the session, raise its generation, look at the parent
  *	sp_cut_take()     ... while the program runs: what has changed, to be saved as a layer
  *	sp_cut_take()     ... once more in the freeze: what has changed since
+ *	sp_cut_committed(), and sp_cut_begin() again for the next of a chain
  *	sp_cut_end()
  *
  * Everything rests on one rule: what a take has found is saved. Taking protects what it reports in
@@ -29,8 +30,9 @@ enum sp_cut_session {
 
 struct sp_cut {
 	struct sp_session session;
-	bool active;                  /* there is a session */
-	struct sp_checkpoint *parent; /* what PARENT pages stand on; NULL: nothing */
+	bool active;  /* there is a session */
+	char *parent; /* directory of what PARENT pages stand on; NULL: nothing */
+	uint8_t parent_id[SP_CHECKPOINT_ID_SIZE];
 	struct sp_array
 	        covered; /* where layers or the parent have all pages that are not changed */
 	struct sp_array changed; /* what the last take has found: to be saved */
@@ -41,7 +43,9 @@ struct sp_cut {
 
 void sp_cut_init(struct sp_cut *cut);
 /**
- * Begins a cut of process `pid`, which runs; making a session stops it for a moment, until
+ * Begins a cut of process `pid`, which runs; one whose last checkpoint was committed goes on with
+ * the same session, on that checkpoint, and `which` and `parent` mean nothing. Otherwise: making a
+ * session stops it for a moment, until
  * `deadline_ns`. `parent` is the directory of a checkpoint or NULL. A parent that cannot be read
  * is an error; one that is not the session's last cut is warned about and not used.
  */
@@ -56,6 +60,10 @@ int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, struct sp_error
 void sp_cut_saved(struct sp_cut *cut, const struct sp_array *vmas);
 /** Gives each VMA the list of all its huge pages, those of lower layers and of the parent too. */
 void sp_cut_list_huge(const struct sp_cut *cut, const struct sp_array *vmas);
+/** What was saved has become the checkpoint at `path`: the parent of the next. */
+int sp_cut_committed(struct sp_cut *cut, const char *path, struct sp_error *err);
+/** What was taken is lost: the next stores full contents. */
+void sp_cut_failed(struct sp_cut *cut);
 void sp_cut_end(struct sp_cut *cut);
 
 /** Makes a session for a process that has none: stops it for a moment. (sealpoint track start) */

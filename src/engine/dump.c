@@ -43,7 +43,8 @@ struct dump {
 	struct sp_checkpoint_writer writer;
 	struct sp_process process;
 	struct sp_remote remote;
-	struct sp_cut cut;
+	struct sp_cut *cut;
+	struct sp_cut own_cut;
 	struct sp_array vmas; /* struct sp_vma */
 	char *maps; /* /proc/PID/maps as it was when `vmas` was read while it ran, or NULL */
 	struct sp_file_table files;
@@ -145,15 +146,15 @@ static int save_files(struct dump *dump, struct sp_error *err)
 static int save_pages(struct dump *dump, bool running, struct sp_error *err)
 {
 	struct sp_memory_selection selection = {
-	        .changed = dump->cut.active ? &dump->cut.changed : NULL,
+	        .changed = dump->cut->active ? &dump->cut->changed : NULL,
 	        .changed_only = running && !dump->options->memory_only,
 	        .running = running,
 	};
 	int rc = sp_memory_save(dump->options->pid, &dump->vmas, &selection, dump->writer.pages,
 	                        dump->memory_object, err);
 
-	if (!rc && dump->cut.active)
-		sp_cut_saved(&dump->cut, &dump->vmas);
+	if (!rc && dump->cut->active)
+		sp_cut_saved(dump->cut, &dump->vmas);
 	return rc ? rc : sp_page_writer_drain(dump->writer.pages, err);
 }
 
@@ -161,8 +162,8 @@ static int save_vmas(struct dump *dump, struct sp_error *err)
 {
 	int rc = 0;
 
-	if (dump->cut.active)
-		sp_cut_list_huge(&dump->cut, &dump->vmas);
+	if (dump->cut->active)
+		sp_cut_list_huge(dump->cut, &dump->vmas);
 	for (size_t i = 0; i < dump->vmas.count && !rc; i++) {
 		Sealpoint__Vma record = SEALPOINT__VMA__INIT;
 
@@ -197,8 +198,8 @@ static int take(struct dump *dump, struct sp_error *err)
 {
 	int rc = read_mappings(dump, err);
 
-	if (!rc && dump->cut.active)
-		rc = sp_cut_take(&dump->cut, &dump->vmas, err);
+	if (!rc && dump->cut->active)
+		rc = sp_cut_take(dump->cut, &dump->vmas, err);
 	return rc ? rc : sp_memory_check(dump->process.pid, &dump->vmas, err);
 }
 
@@ -207,7 +208,7 @@ static int copy_round(struct dump *dump, uint64_t *size, struct sp_error *err)
 {
 	int rc = take(dump, err);
 
-	*size = sp_ranges_total(&dump->cut.changed);
+	*size = sp_ranges_total(&dump->cut->changed);
 	if (!rc)
 		rc = save_pages(dump, true, err);
 	return rc ? rc : sp_page_writer_next_layer(dump->writer.pages, err);
@@ -375,7 +376,7 @@ static int create(struct dump *dump, struct sp_error *err)
 
 static int commit(struct dump *dump, struct sp_error *err)
 {
-	const struct sp_cut *cut = &dump->cut;
+	const struct sp_cut *cut = dump->cut;
 	Sealpoint__Manifest manifest = SEALPOINT__MANIFEST__INIT;
 	int rc = 0;
 
@@ -390,7 +391,8 @@ static int commit(struct dump *dump, struct sp_error *err)
 		manifest.generation = cut->session.generation;
 	}
 	if (cut->parent)
-		rc = sp_checkpoint_set_parent(&dump->writer, &manifest, cut->parent, err);
+		rc = sp_checkpoint_set_parent(&dump->writer, &manifest, cut->parent,
+		                              dump->cut->parent_id, err);
 	if (!rc)
 		rc = sp_checkpoint_commit(&dump->writer, &manifest, &dump->result->pages, err);
 	if (!rc)
@@ -419,7 +421,7 @@ static int prepare(struct dump *dump, struct sp_error *err)
 	if (!rc)
 		sp_foothold_find(options->pid, (struct sp_range){0}, &dump->foothold, NULL);
 	if (!rc)
-		rc = sp_cut_begin(&dump->cut, options->pid, options->session, options->parent,
+		rc = sp_cut_begin(dump->cut, options->pid, options->session, options->parent,
 		                  deadline, options->log, err);
 	return rc ? rc : create(dump, err);
 }
@@ -446,7 +448,7 @@ static int save_memory_only(struct dump *dump, struct sp_error *err)
 static int save_program(struct dump *dump, struct sp_error *err)
 {
 	enum sp_release after = dump->options->after;
-	int rc = dump->cut.active ? copy_ahead(dump, err) : 0;
+	int rc = dump->cut->active ? copy_ahead(dump, err) : 0;
 
 	if (!rc)
 		rc = sp_interrupt_check(err);
@@ -478,7 +480,7 @@ static void release(struct dump *dump)
 	sp_file_table_release(&dump->files);
 	sp_vma_list_release(&dump->vmas);
 	free(dump->maps);
-	sp_cut_end(&dump->cut);
+	sp_cut_end(&dump->own_cut);
 	if (dump->created)
 		sp_checkpoint_abandon(&dump->writer);
 }
@@ -502,7 +504,8 @@ int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result
 
 	*result = (struct sp_dump_result){0};
 	sp_file_table_init(&dump.files);
-	sp_cut_init(&dump.cut);
+	sp_cut_init(&dump.own_cut);
+	dump.cut = options->chain ? options->chain : &dump.own_cut;
 	rc = prepare(&dump, err);
 	if (!rc)
 		rc = options->memory_only ? save_memory_only(&dump, err) : save_program(&dump, err);

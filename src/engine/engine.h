@@ -16,11 +16,13 @@
 #include "kinds/kind.h"
 #include "remote/process.h"
 
+#include <limits.h>
 #include <sys/types.h>
 
 /* --- dump --- */
 
 #define SP_DUMP_TIMEOUT_S 10
+#define SP_DUMP_UNLINKED_LIMIT (1ULL << 30)
 
 struct sp_dump_options {
 	pid_t pid;
@@ -30,7 +32,9 @@ struct sp_dump_options {
 	unsigned timeout_s;          /* for stopping the threads */
 	enum sp_cut_session session; /* whether its writes are tracked */
 	const char *parent; /* a checkpoint to stand on, if the session allows it; NULL: none */
-	bool memory_only;   /* a pre-dump: the program is not stopped, and `after` means nothing */
+	struct sp_cut
+	        *chain; /* goes on from dump to dump (snapshots); NULL: a cut of this dump's own */
+	bool memory_only; /* a pre-dump: the program is not stopped, and `after` means nothing */
 	struct sp_kind_options kinds;
 	struct sp_log *log;
 };
@@ -66,6 +70,36 @@ int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result
  * (docs/architecture.md): then somebody should stand in front of it.
  */
 bool sp_dump_may_be_killed(pid_t pid);
+
+/* --- snapshots (snapshot.c) --- */
+
+struct sp_snapshot_options {
+	struct sp_dump_options dump; /* pid, compression, timeout, kinds, log; the rest is set */
+	const char *store;           /* a directory of its own; made if it is not there */
+	uint64_t every_ns;           /* from one freeze to the next; 0: as fast as it goes */
+	unsigned count;     /* how many to make; 0: until the program ends, or an interrupt */
+	unsigned keep;      /* how many stay restorable, at least 1 */
+	unsigned max_chain; /* how many older ones may pile up before they are merged */
+	/* Told of each snapshot when it is safe on disk; may be NULL. */
+	void (*made)(void *context, const char *path, const struct sp_dump_result *result);
+	void *context;
+};
+
+struct sp_snapshot_result {
+	unsigned made, skipped; /* skipped: memory was being changed just then, see the warnings */
+	char newest[PATH_MAX];  /* "" if there is none */
+	bool program_ended;
+};
+
+/**
+ * Makes checkpoints of a running program at intervals, each standing on the one before, in a store:
+ * directories 00000001, 00000002, ... and a link "latest" to the newest. Old ones are merged into
+ * one and removed, in the background. Whatever happens, the power too, the newest complete one can
+ * be restored. Goes on with the numbers of a store that is there. EBUSY: another process is making
+ * snapshots in this store.
+ */
+int sp_snapshot(const struct sp_snapshot_options *options, struct sp_snapshot_result *result,
+                struct sp_error *err);
 
 /* --- tracking (tracking.c) --- */
 

@@ -23,12 +23,12 @@
 #define SP_IMAGE_VERSION_MAJOR 1
 #define SP_IMAGE_VERSION_MINOR 0
 
+#define SP_CHECKPOINT_ID_SIZE 16
+
 #define SP_IMAGE_MANIFEST "manifest"
 #define SP_IMAGE_RECORDS "records.img"
 #define SP_IMAGE_PAGES "pages.img"
 #define SP_IMAGE_PAGE_INDEX "pages.idx"
-
-struct sp_checkpoint;
 
 struct sp_checkpoint_writer {
 	char path[PATH_MAX];    /* where it will be */
@@ -53,11 +53,12 @@ int sp_checkpoint_create(struct sp_checkpoint_writer *writer, const char *path,
 int sp_checkpoint_create_over(struct sp_checkpoint_writer *writer, const char *path,
                               const struct sp_page_writer_options *options, struct sp_error *err);
 /**
- * Fills in what `manifest` says of a parent: its id, and where it is, seen from the checkpoint that
- * is being written. Both belong to `parent` and `writer`.
+ * Fills in what `manifest` says of a parent: its id, which the caller keeps, and where the checkpoint
+ * at `path` is, seen from the one that is being written.
  */
 int sp_checkpoint_set_parent(struct sp_checkpoint_writer *writer, Sealpoint__Manifest *manifest,
-                             const struct sp_checkpoint *parent, struct sp_error *err);
+                             const char *path, uint8_t id[SP_CHECKPOINT_ID_SIZE],
+                             struct sp_error *err);
 /**
  * Finishes the page store and the records, writes and syncs the manifest, and renames. `manifest`
  * says root, session, generation, parent and freeze time; versions and files are added to what is
@@ -92,6 +93,9 @@ struct sp_checkpoint {
  */
 int sp_checkpoint_open(struct sp_checkpoint **checkpoint, const char *path, struct sp_error *err);
 void sp_checkpoint_close(struct sp_checkpoint *checkpoint);
+/** The id of the checkpoint at `path`; nothing but its manifest is read. */
+int sp_checkpoint_read_id(const char *path, uint8_t id[SP_CHECKPOINT_ID_SIZE],
+                          struct sp_error *err);
 /** Fails if the checkpoint holds memory only, and no program that could run. */
 int sp_checkpoint_need_program(const struct sp_checkpoint *checkpoint, struct sp_error *err);
 /** All of open, and every byte of every file of the chain against its checksum. */

@@ -231,6 +231,22 @@ int sp_checkpoint_open_members(struct sp_checkpoint **checkpoint, const char *pa
 	return rc;
 }
 
+int sp_checkpoint_read_id(const char *path, uint8_t id[SP_CHECKPOINT_ID_SIZE], struct sp_error *err)
+{
+	sp_cleanup_close int dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	Sealpoint__Manifest *manifest;
+	int rc;
+
+	if (dirfd < 0)
+		return sp_fail_errno(err, errno, "cannot open checkpoint %s", path);
+	rc = sp_manifest_read(dirfd, path, &manifest, err);
+	if (rc < 0)
+		return rc;
+	memcpy(id, manifest->id.data, SP_CHECKPOINT_ID_SIZE);
+	sealpoint__manifest__free_unpacked(manifest, NULL);
+	return 0;
+}
+
 int sp_checkpoint_open(struct sp_checkpoint **checkpoint, const char *path, struct sp_error *err)
 {
 	return sp_checkpoint_open_members(checkpoint, path, NULL, NULL, err);

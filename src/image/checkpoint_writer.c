@@ -184,17 +184,18 @@ static void relative_path(const char *from, const char *to, char *path, size_t s
 }
 
 int sp_checkpoint_set_parent(struct sp_checkpoint_writer *writer, Sealpoint__Manifest *manifest,
-                             const struct sp_checkpoint *parent, struct sp_error *err)
+                             const char *path, uint8_t id[SP_CHECKPOINT_ID_SIZE],
+                             struct sp_error *err)
 {
 	sp_cleanup_free char *from = final_place(writer);
-	sp_cleanup_free char *to = realpath(parent->path, NULL);
+	sp_cleanup_free char *to = realpath(path, NULL);
 
 	if (!from || !to)
 		return sp_fail_errno(err, errno, "cannot find the way from %s to its parent %s",
-		                     writer->path, parent->path);
+		                     writer->path, path);
 	relative_path(from, to, writer->parent, sizeof(writer->parent));
 	manifest->parent_path = writer->parent;
-	manifest->parent_id = parent->manifest->id;
+	manifest->parent_id = (ProtobufCBinaryData){.data = id, .len = SP_CHECKPOINT_ID_SIZE};
 	return 0;
 }
 

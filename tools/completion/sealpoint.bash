@@ -22,7 +22,7 @@ _sealpoint() {
 		mapfile -t COMPREPLY < <(compgen -W "none 1 3 9 19" -- "$word")
 		return
 		;;
-	--timeout | --unlinked-limit)
+	--timeout | --unlinked-limit | --every | --keep | --max-chain | --count)
 		return
 		;;
 	esac
@@ -34,7 +34,7 @@ _sealpoint() {
 		return
 	fi
 	case $command in
-	dump | pre-dump)
+	dump | pre-dump | snapshot)
 		mapfile -t COMPREPLY < <(compgen -W "$(cd /proc && printf '%s\n' [0-9]*)" -- "$word")
 		;;
 	track)

@@ -1,0 +1,62 @@
+#!/bin/bash
+# Snapshots of a program that writes all the time: the newest can be restored at any time, also after sealpoint was killed
+# at whatever moment; old ones go; a store is gone on with.
+#
+# timeout: 300
+# shellcheck source=tests/lib.sh
+source "$TOP/tests/lib.sh"
+
+start_subject writing
+pid=$SUBJECT_PID
+
+members() { find store -maxdepth 1 -regex 'store/[0-9]*' | sort; }
+
+# Makes some, from one that stands on the newest where the session allows it.
+snapshot() { # COUNT [OPTION...]
+	"$sealpoint" snapshot "$pid" -o store --every 20ms --count "$1" "${@:2}" >snapshot.log 2>&1 ||
+		die "snapshot: exit status $?: $(tail -n 3 snapshot.log)"
+}
+
+snapshot 16 --keep 3 --max-chain 5
+[[ $(grep -c 'frozen' snapshot.log) == 16 ]] || die "not a line for each: $(<snapshot.log)"
+count=$(members | wc -l)
+((count >= 3 && count <= 14)) || die "$count members are left of 16 with --keep 3 --max-chain 5"
+[[ $(readlink store/latest) == 00000016 ]] || die "latest is $(readlink store/latest)"
+oldest=$(members | head -n 1)
+ok "$TEST_NAME/old ones are merged and removed" "$count left of 16, the oldest is $oldest"
+
+"$sealpoint" track status "$pid" | grep -q 'not tracked' || die "the session is left behind"
+snapshot 2 --keep 3 --max-chain 50
+[[ $(readlink store/latest) == 00000018 ]] || die "the store is not gone on with: $(readlink store/latest)"
+ok "$TEST_NAME/a store is gone on with"
+
+# A second one in the same store is refused; the first is killed, again and again, at no particular moment.
+for ((i = 0; i < 8; i++)); do
+	"$sealpoint" snapshot "$pid" -o store --every 1ms --keep 2 --max-chain 2 >killed.log 2>&1 &
+	victim=$!
+	wait_until 20 grep -q frozen killed.log || die "no snapshot: $(<killed.log)"
+	if ((i == 0)); then
+		"$sealpoint" snapshot "$pid" -o store >second.log 2>&1 && die "two in one store"
+		grep -q 'another process is making snapshots in it' second.log || die "refused with: $(<second.log)"
+	fi
+	sleep "0.0$((i * 8 % 10))"
+	kill -9 "$victim"
+	wait "$victim"
+	newest=$(members | tail -n 1)
+	"$sealpoint" verify "$newest" >verify.log 2>&1 || die "after a kill, $newest: $(tail -n 1 verify.log)"
+done 2>/dev/null
+ok "$TEST_NAME/the newest is whole after a kill"
+
+snapshot 1 --keep 2 --max-chain 2
+[[ -z $(find store -name '*.partial-*' -o -name '.removed-*') ]] || die "left behind: $(ls -A store)"
+ok "$TEST_NAME/what a killed one has left is removed"
+
+kill -9 "$pid"
+wait "$pid" 2>/dev/null
+for image in $(members); do
+	rewind_subject
+	restore_detached "$image"
+	let_go
+	expect_pass "$pid" 60
+done
+ok "$TEST_NAME/every member is restored"
