@@ -102,13 +102,27 @@ static bool apply_option(struct sp_cli *cli, struct sp_dump_options *dump, int o
 	}
 }
 
+/* What becomes of the program can be said once only. `*fate` is the option that has said it. */
+static bool check_fate(struct sp_cli *cli, int option, int *fate)
+{
+	if (option != OPTION_KILL && option != OPTION_LEAVE_RUNNING &&
+	    option != OPTION_LEAVE_STOPPED)
+		return true;
+	if (*fate && *fate != option) {
+		sp_usage_error(cli, "give one of --kill, --leave-running and --leave-stopped");
+		return false;
+	}
+	*fate = option;
+	return true;
+}
+
 static bool parse(struct sp_cli *cli, struct sp_dump_options *dump)
 {
 	char **operands;
-	int option;
+	int option, fate_option = 0;
 
 	while ((option = sp_next_option(cli)) != SP_OPTION_END)
-		if (!apply_option(cli, dump, option))
+		if (!check_fate(cli, option, &fate_option) || !apply_option(cli, dump, option))
 			return false;
 	operands = sp_operands(cli, (const char *const[]){"PID", NULL});
 	if (!operands || !sp_parse_pid(cli, operands[0], &dump->pid))

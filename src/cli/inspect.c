@@ -24,8 +24,7 @@ static int show(struct sp_cli *cli, struct sp_checkpoint *checkpoint, bool all)
 	if (sp_summarize_mappings(checkpoint, inspection.process, &mappings, &err) < 0)
 		return sp_command_failed(cli, &err);
 	sp_page_store_stats(checkpoint->pages, &inspection.pages);
-	for (size_t i = 0; i < checkpoint->manifest->n_files; i++)
-		inspection.image_bytes += checkpoint->manifest->files[i]->size;
+	inspection.image = sp_checkpoint_extent(checkpoint);
 	if (cli->json)
 		return sp_print_json(sp_inspection_object(&inspection));
 	sp_print_inspection(&inspection);

@@ -14,7 +14,7 @@ struct sp_inspection {
 	const Sealpoint__Process *process;
 	const struct sp_array *mappings; /* struct sp_mapping_summary */
 	struct sp_page_stats pages;
-	uint64_t image_bytes;
+	struct sp_checkpoint_extent image;
 	bool all; /* every mapping on a line of its own */
 };
 

@@ -166,7 +166,7 @@ static json_t *checkpoint_object(const struct sp_inspection *inspection)
 	                 (json_int_t)manifest->page_size, "parent",
 	                 sp_json_text(manifest->parent_path), "freeze_ns",
 	                 (json_int_t)manifest->freeze_ns, "image_bytes",
-	                 (json_int_t)inspection->image_bytes, "files", image_file_list(manifest));
+	                 (json_int_t)inspection->image.bytes, "files", image_file_list(manifest));
 }
 
 json_t *sp_inspection_object(const struct sp_inspection *inspection)

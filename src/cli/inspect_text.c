@@ -106,7 +106,7 @@ static void print_header(const struct sp_inspection *inspection)
 	const Sealpoint__Process *process = inspection->process;
 	sp_cleanup_free char *image = sp_format(
 	        "%s in %zu files; contents %s, ratio %.1f",
-	        sp_show_bytes(inspection->image_bytes).text, manifest->n_files,
+	        sp_show_bytes(inspection->image.bytes).text, inspection->image.files,
 	        sp_show_bytes(inspection->pages.raw_bytes).text, sp_ratio(&inspection->pages));
 
 	heading("%s, process %u%s", process->comm, process->pid,
@@ -219,6 +219,7 @@ static void make_rows(const struct sp_inspection *inspection, struct sp_array *r
 		const struct sp_mapping_summary *summary = sp_array_at(inspection->mappings, i);
 		struct row *row = rows->count ? sp_array_at(rows, rows->count - 1) : NULL;
 
+		add_to_row(total, summary);
 		/* The kernel's own page, in every process the same, is not worth a line. */
 		if (summary->vma->kind == SP_VMA_VSYSCALL)
 			continue;
@@ -227,7 +228,6 @@ static void make_rows(const struct sp_inspection *inspection, struct sp_array *r
 			row->vma = summary->vma;
 		}
 		add_to_row(row, summary);
-		add_to_row(total, summary);
 	}
 }
 

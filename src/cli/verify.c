@@ -19,12 +19,11 @@ static struct total count(const struct sp_checkpoint *checkpoint)
 	struct total total = {0};
 
 	for (; checkpoint; checkpoint = checkpoint->parent) {
-		const Sealpoint__Manifest *manifest = checkpoint->manifest;
+		struct sp_checkpoint_extent size = sp_checkpoint_extent(checkpoint);
 
 		total.checkpoints++;
-		total.files += (json_int_t)manifest->n_files;
-		for (size_t i = 0; i < manifest->n_files; i++)
-			total.bytes += (json_int_t)manifest->files[i]->size;
+		total.files += (json_int_t)size.files;
+		total.bytes += (json_int_t)size.bytes;
 	}
 	return total;
 }

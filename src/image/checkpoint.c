@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 struct sp_checkpoint *sp_checkpoint_new(void)
 {
@@ -41,6 +42,19 @@ void sp_checkpoint_retire(struct sp_checkpoint *checkpoint)
 {
 	sp_page_store_retire(checkpoint->pages);
 	release_records(checkpoint);
+}
+
+struct sp_checkpoint_extent sp_checkpoint_extent(const struct sp_checkpoint *checkpoint)
+{
+	const Sealpoint__Manifest *manifest = checkpoint->manifest;
+	struct sp_checkpoint_extent size = {.files = manifest->n_files + 1};
+	struct stat stat;
+
+	if (!fstatat(checkpoint->dirfd, SP_IMAGE_MANIFEST, &stat, 0))
+		size.bytes = (uint64_t)stat.st_size;
+	for (size_t i = 0; i < manifest->n_files; i++)
+		size.bytes += manifest->files[i]->size;
+	return size;
 }
 
 static void checkpoint_free(struct sp_checkpoint *checkpoint)

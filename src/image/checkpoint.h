@@ -86,6 +86,14 @@ struct sp_checkpoint {
 	struct sp_checkpoint *parent;
 };
 
+struct sp_checkpoint_extent {
+	size_t files;
+	uint64_t bytes;
+};
+
+/** The files of a checkpoint, the manifest among them, without those of its parent. */
+struct sp_checkpoint_extent sp_checkpoint_extent(const struct sp_checkpoint *checkpoint);
+
 /**
  * Opens a checkpoint and its chain. Checks versions, sizes, all record checksums, page-store index
  * and every reference (pids, file ids, ranges, object numbers), but not the frames (verify does).

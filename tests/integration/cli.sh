@@ -48,6 +48,8 @@ expect "size beyond 64 bits" 2 '--unlinked-limit takes a size' \
 	"$sealpoint" dump 1 -o new --unlinked-limit 99999999999999T
 expect "wrong level" 2 '--compress takes a number' "$sealpoint" dump 1 -o new --compress best
 expect "wrong time" 2 '--timeout takes a number' "$sealpoint" dump 1 -o new --timeout 0
+expect "two fates for the program" 2 'one of --kill, --leave-running' \
+	"$sealpoint" dump 1 -o new --leave-running --leave-stopped
 expect "core without a file" 2 '-o FILE' "$sealpoint" core somewhere
 expect "merge to nowhere" 2 '-o OUT' "$sealpoint" merge somewhere
 expect "merge to two places" 2 'exclude each other' "$sealpoint" merge somewhere -o there --in-place
@@ -152,6 +154,14 @@ if [[ -n $(awk 'length($0) > 80' glance) ]]; then
 else
 	ok "$TEST_NAME/inspect"
 fi
+
+# All that count the same thing come to the same number.
+files=$(find saved -type f | wc -l) bytes=$(find saved -type f -printf '%s\n' | awk '{ sum += $1 } END { print sum }')
+mappings=$(grep -o '^MAPPINGS  [0-9]*' glance | grep -o '[0-9]*$')
+grep -q " in $files files;" glance || not_ok "$TEST_NAME/inspect" "does not count $files files: $(grep image glance)"
+expect_json "inspect counts" 0 "o['checkpoint']['image_bytes'] == $bytes and len(o['mappings']) == $mappings" \
+	"$sealpoint" inspect saved --json
+expect_json "verify counts" 0 "o['files'] == $files and o['bytes'] == $bytes" "$sealpoint" verify saved --json
 
 # --- man pages -----------------------------------------------------------------------------------------
 
