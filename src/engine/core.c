@@ -469,10 +469,9 @@ int sp_write_core(struct sp_checkpoint *checkpoint, const char *path, struct sp_
 
 	if (rc == 0)
 		rc = sp_file_builder_init(&core.files, checkpoint, &options, log, err);
-	if (rc == 0) {
+	if (rc == 0)
 		rc = write_file(&core, path, err);
-		sp_file_builder_release(&core.files);
-	}
+	sp_file_builder_release(&core.files);
 	sp_array_release(&core.segments);
 	sp_array_release(&core.notes);
 	if (rc == -EINTR && sp_interrupt_check(err))

@@ -118,7 +118,9 @@ static int core_note(ProtobufCBinaryData body, uint32_t *type, struct sp_blob *n
 		return -EBADMSG;
 	*type = NT_AUXV;
 	note->size = message->auxv.len;
-	note->bytes = memcpy(sp_alloc(note->size), message->auxv.data, note->size);
+	note->bytes = sp_alloc(note->size);
+	if (note->size)
+		memcpy(note->bytes, message->auxv.data, note->size);
 	return 0;
 }
 
