@@ -6,11 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+static struct {
+	void (*act)(void *context);
+	void *context;
+} last;
+
+void sp_when_out_of_memory(void (*act)(void *context), void *context)
+{
+	last.act = act;
+	last.context = context;
+}
+
 static void *checked(void *memory)
 {
 	if (memory)
 		return memory;
 	fputs("sealpoint: out of memory\n", stderr);
+	if (last.act)
+		last.act(last.context);
 	exit(1);
 }
 

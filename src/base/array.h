@@ -6,6 +6,7 @@
  *
  * Out of memory ends the program: sealpoint's own memory is small and bounded, and a half-built
  * list has no sensible continuation (a target is left running by the kernel when its tracer ends).
+ * What a run has made and must not leave behind, it names by sp_when_out_of_memory().
  * Pointers to items are valid until the next push.
  */
 #ifndef SEALPOINT_BASE_ARRAY_H
@@ -57,5 +58,11 @@ void *sp_alloc_zeroed(size_t count, size_t size) __attribute__((malloc, returns_
 char *sp_strdup(const char *text) __attribute__((malloc, returns_nonnull));
 char *sp_format(const char *format, ...)
         __attribute__((malloc, returns_nonnull, format(printf, 1, 2)));
+
+/**
+ * What is done before the program ends for want of memory, instead of what was said before; NULL:
+ * nothing. It must not need memory. Global because allocations have nobody to tell.
+ */
+void sp_when_out_of_memory(void (*act)(void *context), void *context);
 
 #endif

@@ -436,6 +436,11 @@ static int write_core(struct core *core, struct sp_error *err)
  * The core file appears under its name when it is complete. It holds secrets: only its owner reads
  * it.
  */
+static void remove_file(void *path)
+{
+	unlink(path);
+}
+
 static int write_file(struct core *core, const char *path, struct sp_error *err)
 {
 	sp_cleanup_free char *partial = sp_format("%s.partial-%d", path, getpid());
@@ -444,6 +449,7 @@ static int write_file(struct core *core, const char *path, struct sp_error *err)
 	core->fd = open(partial, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (core->fd < 0)
 		return sp_fail_errno(err, errno, "cannot create %s", partial);
+	sp_when_out_of_memory(remove_file, partial);
 	rc = write_core(core, err);
 	if (close(core->fd) < 0 && rc == 0)
 		rc = sp_fail_errno(err, errno, "cannot write it");
@@ -451,6 +457,7 @@ static int write_file(struct core *core, const char *path, struct sp_error *err)
 		rc = sp_fail_errno(err, errno, "cannot rename %s", partial);
 	if (rc < 0)
 		unlink(partial);
+	sp_when_out_of_memory(NULL, NULL);
 	return rc;
 }
 

@@ -121,11 +121,17 @@ static int open_checkpoint(struct restore *restore, struct sp_error *err)
 	return sp_restore_check(restore->checkpoint, err);
 }
 
+static void undo_files(void *files)
+{
+	sp_file_builder_release(files);
+}
+
 static int open_files(struct restore *restore, struct sp_error *err)
 {
 	int rc;
 
 	restore->files_begun = true;
+	sp_when_out_of_memory(undo_files, &restore->files);
 	rc = sp_file_builder_init(&restore->files, restore->checkpoint, &restore->options->kinds,
 	                          restore->options->log, err);
 	if (!rc)
@@ -332,6 +338,7 @@ static void release(struct restore *restore, bool restored)
 	restore->remote.engaged = false; /* there is nobody any more to be driven */
 	sp_remote_close(&restore->remote, NULL);
 	sp_process_forget(&restore->process);
+	sp_when_out_of_memory(NULL, NULL);
 	if (restore->files_begun) {
 		if (restored)
 			sp_file_builder_complete(&restore->files);

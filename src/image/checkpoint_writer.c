@@ -103,6 +103,19 @@ static int refuse_partial(const struct sp_checkpoint_writer *writer, int code, s
 	return sp_fail_errno(err, code, "cannot create %s", writer->partial);
 }
 
+/* Removes the partial directory and the files in it, without a need for memory. */
+static void remove_partial(void *context)
+{
+	static const char *const names[] = {SP_IMAGE_MANIFEST, SP_IMAGE_RECORDS,
+	                                    SP_IMAGE_PAGE_INDEX, SP_IMAGE_PAGES};
+	const struct sp_checkpoint_writer *writer = context;
+	sp_cleanup_close int dirfd = open(writer->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	for (size_t i = 0; i < SP_COUNT_OF(names) && dirfd >= 0; i++)
+		unlinkat(dirfd, names[i], 0);
+	rmdir(writer->partial);
+}
+
 static int make_partial(struct sp_checkpoint_writer *writer, struct sp_error *err)
 {
 	if (mkdir(writer->partial, 0700) < 0) {
@@ -111,6 +124,7 @@ static int make_partial(struct sp_checkpoint_writer *writer, struct sp_error *er
 		writer->partial[0] = '\0'; /* not ours to remove */
 		return status;
 	}
+	sp_when_out_of_memory(remove_partial, writer);
 	writer->dirfd = open(writer->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (writer->dirfd < 0)
 		return sp_fail_errno(err, errno, "cannot open %s", writer->partial);
@@ -262,19 +276,8 @@ static int finish_files(struct sp_checkpoint_writer *writer, const Sealpoint__Ma
 	return rc < 0 ? rc : make_visible(writer, err);
 }
 
-/* Removes the partial directory and the files in it; there are no directories. */
-static void remove_partial(const struct sp_checkpoint_writer *writer)
-{
-	sp_cleanup_dir DIR *dir = opendir(writer->partial);
-	struct dirent *entry;
-
-	while (dir && (entry = readdir(dir)))
-		unlinkat(dirfd(dir), entry->d_name, 0);
-	rmdir(writer->partial);
-}
-
 /* The old checkpoint, at the partial path now, goes; what else lay in its directory stays. */
-static void remove_replaced(const struct sp_checkpoint_writer *writer)
+static void remove_replaced(struct sp_checkpoint_writer *writer)
 {
 	sp_cleanup_dir DIR *dir = opendir(writer->partial);
 	struct dirent *entry;
@@ -298,6 +301,7 @@ int sp_checkpoint_commit(struct sp_checkpoint_writer *writer, const Sealpoint__M
 	if (writer->replaces)
 		remove_replaced(writer);
 	writer->partial[0] = '\0';
+	sp_when_out_of_memory(NULL, NULL);
 	close(sp_steal_fd(&writer->dirfd));
 	return 0;
 }
@@ -310,6 +314,7 @@ void sp_checkpoint_abandon(struct sp_checkpoint_writer *writer)
 		sp_page_writer_abandon(sp_steal_ptr(&writer->pages));
 	sp_record_writer_abandon(&writer->records);
 	remove_partial(writer);
+	sp_when_out_of_memory(NULL, NULL);
 	writer->partial[0] = '\0';
 	if (writer->dirfd >= 0)
 		close(sp_steal_fd(&writer->dirfd));
