@@ -19,7 +19,7 @@ $(BUILD)/tests/subjects/%: tests/subjects/%.c $(wildcard tests/subjects/*.h) $(P
 	@mkdir -p $(@D)
 	$(call short,CC,$<) $(CC) $(SP_CFLAGS) -O1 -g -o $@ $< -pthread -lrt
 
-$(BUILD)/tests/tools/%: tests/tools/%.c $(LIB)
+$(BUILD)/tests/tools/%: tests/tools/%.c $(wildcard tests/tools/*.h) $(LIB)
 	@mkdir -p $(@D)
 	$(call short,CC,$<) $(CC) $(SP_CFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(SP_LIBS)
 

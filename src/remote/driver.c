@@ -139,7 +139,11 @@ static int take(struct sp_remote *remote, const struct user_regs_struct *general
 		mask &= ~sp_signal_bit(remote->marker_signal);
 	remote->engaged = true;
 	rc = sp_general_set(remote->driver->tid, general, err);
-	return rc ? rc : set_signal_mask(remote->driver->tid, mask, err);
+	if (!rc)
+		rc = set_signal_mask(remote->driver->tid, mask, err);
+	if (rc)
+		sp_driver_disengage(remote, NULL);
+	return rc;
 }
 
 int sp_driver_engage_at(struct sp_remote *remote, const struct sp_call *call, remote_addr stack,

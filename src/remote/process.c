@@ -144,14 +144,34 @@ static void detach(const struct sp_process *process, const struct sp_thread *thr
 	}
 }
 
-static void reap(const struct sp_process *process)
+static void collect(pid_t tid)
 {
 	int status;
 
+	while (waitpid(tid, &status, __WALL) > 0 && WIFSTOPPED(status))
+		;
+}
+
+/*
+ * Collects the ended threads, the leader last, because it does not come before. The task list knows
+ * one that a stub has cloned just now, and that we have not heard of.
+ */
+static void reap(const struct sp_process *process)
+{
+	sp_cleanup_dir DIR *tasks = NULL;
+	struct dirent *entry;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task", process->pid);
+	tasks = opendir(path);
+	while (tasks && (entry = readdir(tasks))) {
+		pid_t tid = atoi(entry->d_name);
+
+		if (tid > 0 && tid != process->pid)
+			collect(tid);
+	}
 	for (size_t i = process->threads.count; i-- > 0;)
-		while (waitpid(sp_process_thread(process, i)->tid, &status, __WALL) > 0 &&
-		       WIFSTOPPED(status))
-			;
+		collect(sp_process_thread(process, i)->tid);
 }
 
 void sp_process_release(struct sp_process *process, enum sp_release how)

@@ -264,8 +264,12 @@ int sp_remote_drive(struct sp_remote *remote, struct sp_thread *driver, struct s
 	remote->driver = driver;
 	remote->frame_slot ^= 1;
 	rc = sp_driver_engage(remote, err);
-	if (rc)
+	if (rc) { /* the old one is still the one that has to get its registers back */
+		remote->driver = old;
+		remote->frame_slot ^= 1;
+		remote->engaged = old_engaged;
 		return rc;
+	}
 	remote->driver = old;
 	remote->engaged = old_engaged;
 	rc = sp_driver_disengage(remote, err);
@@ -312,7 +316,8 @@ int sp_remote_close(struct sp_remote *remote, struct sp_error *err)
 		if (!rc)
 			rc = sp_driver_disengage(remote, err);
 	}
-	wipe_frames(remote);
+	if (!rc) /* else the driver may need its frame to heal from */
+		wipe_frames(remote);
 	release_batch(remote);
 	remote->code = 0;
 	return rc;

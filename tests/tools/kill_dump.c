@@ -21,7 +21,8 @@
  * The last line tells what the target looked like when the kills came. Exit status 1 with one line
  * for the first target that was harmed.
  */
-#include <dirent.h>
+#include "target.h"
+
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -39,36 +40,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TEXT_MAX (256 * 1024)
-#define COUNTERS_MAX 64
-#define EARLY_WORD (4096 / sizeof(uint64_t) - 1)
-#define RECOVERY_S 10 /* generous: the machine may be busy; a harmed target never recovers */
 #define MEASUREMENTS 5
 
 enum phase { RUNNING, SOME_STOPPED, ALL_STOPPED, PAGES_MAPPED, PHASES };
 static const char *const phase_names[] = {"running", "some threads stopped", "all threads stopped",
                                           "temporary pages mapped"};
 
-struct target {
-	pid_t pid;
-	const volatile uint64_t *heartbeat;
-	char identity[TEXT_MAX]; /* what must not change */
-	char maps[TEXT_MAX];
-	unsigned long hits[PHASES];
-};
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-static void sleep_ns(uint64_t ns)
-{
-	nanosleep(&(struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)}, NULL);
-}
+static unsigned long hits[PHASES]; /* what the target looked like when the kills came */
 
 static uint64_t random_below(uint64_t limit)
 {
@@ -78,104 +56,6 @@ static uint64_t random_below(uint64_t limit)
 	state ^= state >> 7;
 	state ^= state << 17;
 	return state % limit;
-}
-
-/* --- what the target looks like --- */
-
-static void append_file(char *text, const char *path, const char *const *fields)
-{
-	size_t used = strlen(text);
-	FILE *file = fopen(path, "re");
-	char line[1024];
-
-	if (!file)
-		return; /* a thread that has ended; the text differs then */
-	while (fgets(line, sizeof(line), file)) {
-		bool wanted = !fields;
-
-		for (const char *const *field = fields; !wanted && field && *field; field++)
-			wanted = strncmp(line, *field, strlen(*field)) == 0;
-		if (wanted && used + strlen(line) < TEXT_MAX) {
-			strcpy(text + used, line);
-			used += strlen(line);
-		}
-	}
-	fclose(file);
-}
-
-/* Calls `each` for every entry of a directory below /proc/PID. */
-static void for_each_entry(pid_t pid, const char *name, char *text,
-                           void (*each)(char *text, const char *path))
-{
-	char path[PATH_MAX];
-	struct dirent *entry;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-	dir = opendir(path);
-	while (dir && (entry = readdir(dir)))
-		if (entry->d_name[0] != '.') {
-			snprintf(path, sizeof(path), "/proc/%d/%s/%s", pid, name, entry->d_name);
-			each(text, path);
-		}
-	if (dir)
-		closedir(dir);
-}
-
-static void append_descriptor(char *text, const char *path)
-{
-	char link[PATH_MAX];
-	ssize_t size = readlink(path, link, sizeof(link) - 1);
-	size_t used = strlen(text);
-
-	if (size > 0)
-		snprintf(text + used, TEXT_MAX - used, "%s %.*s\n", path, (int)size, link);
-}
-
-/* SigPnd and the state are not compared here: see find_stopped(). */
-static void append_thread(char *text, const char *path)
-{
-	static const char *const fields[] = {
-	        "Name:", "Pid:", "TracerPid:", "SigBlk:", "SigIgn:", "SigCgt:", "Seccomp", NULL};
-	char status[PATH_MAX + 8];
-
-	snprintf(status, sizeof(status), "%s/status", path);
-	append_file(text, status, fields);
-}
-
-/* All mappings, but for where the main stack begins: it may grow, as programs make it grow. */
-static void read_maps(pid_t pid, char *text)
-{
-	char path[64], *stack;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	text[0] = '\0';
-	append_file(text, path, NULL);
-	stack = strstr(text, "[stack]");
-	while (stack > text && stack[-1] != '\n')
-		stack--;
-	while (stack && *stack != '-')
-		*stack++ = 'x';
-}
-
-static void read_identity(pid_t pid, char *text)
-{
-	text[0] = '\0';
-	for_each_entry(pid, "fd", text, append_descriptor);
-	for_each_entry(pid, "task", text, append_thread);
-}
-
-/* Writes a line for each thread that is stopped or traced. */
-static void append_if_stopped(char *text, const char *path)
-{
-	static const char *const fields[] = {"State:", NULL};
-	char status[PATH_MAX + 8], state[TEXT_MAX];
-
-	snprintf(status, sizeof(status), "%s/status", path);
-	state[0] = '\0';
-	append_file(state, status, fields);
-	if (state[0] && strchr("tTXZ", state[strlen("State:\t")]))
-		snprintf(text + strlen(text), TEXT_MAX - strlen(text), "%s %s", path, state);
 }
 
 static size_t count_lines(const char *text)
@@ -210,91 +90,15 @@ static enum phase look(const struct target *target)
 	return count_lines(stopped) < strlen(threads) ? SOME_STOPPED : ALL_STOPPED;
 }
 
-/* --- whether it was harmed --- */
-
-/* The first line of `after` that `before` has not, or the other way round. */
-static const char *difference(const char *before, const char *after)
-{
-	static char line[512];
-	const char *texts[2] = {after, before};
-
-	for (int i = 0; i < 2; i++)
-		for (const char *at = texts[i]; *at; at = strchr(at, '\n') + 1) {
-			snprintf(line, sizeof(line), "%.*s", (int)(strchr(at, '\n') - at), at);
-			if (!strstr(texts[1 - i], line)) {
-				strncat(line, i ? " (missing)" : " (new)",
-				        sizeof(line) - strlen(line) - 1);
-				return line;
-			}
-		}
-	return "the order";
-}
-
-/* Returns NULL if the target is as it was, else what is wrong with it now. */
-static const char *harm(const struct target *target, const uint64_t *beats)
-{
-	static char text[TEXT_MAX], message[1024];
-
-	if (kill(target->pid, 0) != 0)
-		return "it is dead";
-	text[0] = '\0';
-	for_each_entry(target->pid, "task", text, append_if_stopped);
-	if (text[0]) {
-		snprintf(message, sizeof(message), "stopped: %.900s", text);
-		return message;
-	}
-	read_maps(target->pid, text);
-	if (strcmp(text, target->maps) != 0) {
-		snprintf(message, sizeof(message), "mappings: %s", difference(target->maps, text));
-		return message;
-	}
-	read_identity(target->pid, text);
-	if (strcmp(text, target->identity) != 0) {
-		snprintf(message, sizeof(message), "%s", difference(target->identity, text));
-		return message;
-	}
-	for (uint64_t i = 1; i <= target->heartbeat[0]; i++)
-		if (target->heartbeat[i] == beats[i]) {
-			snprintf(message, sizeof(message), "thread %lu makes no progress", i);
-			return message;
-		}
-	return NULL;
-}
+/* --- rounds --- */
 
 /* Waits until the target is as it was; ends the program if it does not become so. */
 static void expect_unharmed(const struct target *target, const char *moment)
 {
-	uint64_t deadline = now_ns() + RECOVERY_S * 1000000000ULL, beats[COUNTERS_MAX];
-	const char *what;
+	const char *what = target_wait_unharmed(target);
 
-	for (uint64_t i = 1; i <= target->heartbeat[0]; i++)
-		beats[i] = target->heartbeat[i];
-	while ((what = harm(target, beats))) {
-		if (now_ns() > deadline)
-			errx(1, "killed %s: the target was harmed: %s", moment, what);
-		sleep_ns(1000000);
-	}
-}
-
-/* --- rounds --- */
-
-static void remove_below(const char *path)
-{
-	char child[PATH_MAX];
-	struct dirent *entry;
-	DIR *dir = opendir(path);
-
-	while (dir && (entry = readdir(dir))) {
-		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-			continue;
-		snprintf(child, sizeof(child), "%s/%s", path, entry->d_name);
-		if (unlink(child) != 0) {
-			remove_below(child);
-			rmdir(child);
-		}
-	}
-	if (dir)
-		closedir(dir);
+	if (what)
+		errx(1, "killed %s: the target was harmed: %s", moment, what);
 }
 
 static void replace_percent(char **arguments, const char *scratch)
@@ -330,12 +134,12 @@ static pid_t start(char **command, const char *scratch, bool traced)
 	err(2, "%s", arguments[0]);
 }
 
-static unsigned long count_kills(const struct target *target)
+static unsigned long count_kills(void)
 {
 	unsigned long kills = 0;
 
 	for (int phase = 0; phase < PHASES; phase++)
-		kills += target->hits[phase];
+		kills += hits[phase];
 	return kills;
 }
 
@@ -343,13 +147,13 @@ static unsigned long count_kills(const struct target *target)
 static void report(const struct target *target)
 {
 	uint64_t early = target->heartbeat[EARLY_WORD];
-	unsigned long kills = count_kills(target);
+	unsigned long kills = count_kills();
 
 	if (early > kills)
 		errx(1, "harmed: %lu waits ended early, and %lu dumps were killed", early, kills);
 	printf("%lu kills, none harmed:", kills);
 	for (int phase = 0; phase < PHASES; phase++)
-		printf(" %lu %s,", target->hits[phase], phase_names[phase]);
+		printf(" %lu %s,", hits[phase], phase_names[phase]);
 	printf(" %lu waits for a time ended early\n", early);
 }
 
@@ -388,7 +192,7 @@ static void kill_at_random(struct target *target, unsigned long rounds, char **c
 	char moment[128];
 
 	printf("a dump takes up to %.1f ms\n", (double)length / 1e6);
-	while (count_kills(target) < rounds) {
+	while (count_kills() < rounds) {
 		uint64_t delay = random_below(length);
 		pid_t pid = start(command, scratch, false);
 		int status;
@@ -397,7 +201,7 @@ static void kill_at_random(struct target *target, unsigned long rounds, char **c
 		if (waitpid(pid, &status, WNOHANG) == pid) {
 			expect_success(status);
 		} else {
-			target->hits[look(target)]++;
+			hits[look(target)]++;
 			kill(pid, SIGKILL);
 			while (waitpid(-1, &status, 0) > 0) /* its children, too, are ours now */
 				;
@@ -439,7 +243,7 @@ static unsigned long run_to_call(struct target *target, unsigned long last, char
 		}
 		if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
 			if (++stops == last) {
-				target->hits[look(target)]++;
+				hits[look(target)]++;
 				kill(pid, SIGKILL);
 			}
 		} else if (WSTOPSIG(status) != SIGTRAP && WSTOPSIG(status) != SIGSTOP) {
@@ -473,25 +277,13 @@ int main(int argc, char **argv)
 {
 	static struct target target;
 	unsigned long rounds;
-	int fd;
 
 	if (argc < 7)
 		errx(2, "usage: kill_dump random|calls ROUNDS PID HEARTBEAT SCRATCH COMMAND...");
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	rounds = strtoul(argv[2], NULL, 10);
 	target.pid = atoi(argv[3]);
-	fd = open(argv[4], O_RDONLY | O_CLOEXEC);
-	target.heartbeat = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
-	if (fd < 0 || target.heartbeat == MAP_FAILED || target.heartbeat[0] >= COUNTERS_MAX)
-		errx(2, "%s is no heartbeat", argv[4]);
-	/*
-	 * A thread that has just been made still blocks all signals; one that counts is on its way.
-	 */
-	for (uint64_t i = 1; i <= target.heartbeat[0]; i++)
-		while (target.heartbeat[i] < 2)
-			sleep_ns(1000000);
-	read_maps(target.pid, target.maps);
-	read_identity(target.pid, target.identity);
+	target_open(&target, argv[4]);
 
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	if (strcmp(argv[1], "calls") == 0)
