@@ -59,7 +59,8 @@ struct sp_watch_backend {
 	void (*close)(struct sp_write_watch *watch);
 	/**
 	 * Reports written pages of an area as regions and moves `range->start` on, as sp_scan_written()
-	 * and sp_scan_take(); `max_pages` counts pages of `page_size`, 0 means no limit.
+	 * and sp_scan_take(); `max_pages` counts pages of `page_size`, 0 means no limit. It may report
+	 * nothing and leave `range` as it was: then it wants to be called again.
 	 */
 	int (*get)(struct sp_write_watch *watch, struct sp_watch_area *area, struct sp_range *range,
 	           bool reset, struct page_region *regions, size_t room, uint64_t max_pages);

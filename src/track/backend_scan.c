@@ -2,14 +2,15 @@
  * PAGEMAP_SCAN and asynchronous userfaultfd write protection: the kernel keeps the account. The
  * userfaultfd is never read: asynchronous protection sends no messages.
  *
- * Memory that was mapped anew is not registered and would not be protected. A scan without a reset
- * calls it written; a reset finds it by sp_scan_check(), registers it, and takes it as written.
+ * Memory that was mapped anew is not registered and cannot be protected. A scan without a reset calls
+ * it written; one with a reset fails there, registers it, and then takes it as written.
  */
 #include "track/backend.h"
 #include "track/scan.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 static int open_watch(struct sp_write_watch *watch)
@@ -48,47 +49,35 @@ static void close_watch(struct sp_write_watch *watch)
 		close(watch->pagemap);
 }
 
-static int register_new_mappings(struct sp_write_watch *watch, struct sp_range range)
-{
-	int rc = sp_scan_check(watch->pagemap, range);
-
-	return rc == -EPERM ? sp_uffd_register(watch->uffd, range) : rc;
-}
-
 /*
- * Another thread has mapped memory between the check and the scan, which has then protected some pages
- * without a report: everything is reported instead.
+ * Where a scan meets memory that was mapped anew, it fails, and the pages before that have been
+ * protected. But the kernel has stored them: in an array that was cleared before, they end at the first
+ * empty region. They are reported now, and the rest by the next call, when all is registered.
  */
-static int take_everything(struct sp_write_watch *watch, struct sp_range *range,
-                           struct page_region *regions, uint64_t max_pages)
+static int take(struct sp_write_watch *watch, struct sp_range *range, struct page_region *regions,
+                size_t room, uint64_t max_pages)
 {
-	struct sp_range all = *range;
-	int rc;
+	int rc, count = 0;
 
-	if (max_pages && sp_range_size(all) / watch->page_size > max_pages)
-		all.end = all.start + max_pages * watch->page_size;
-	rc = sp_uffd_register(watch->uffd, *range);
-	if (rc < 0)
+	memset(regions, 0, room * sizeof(*regions));
+	rc = sp_scan_take(watch->pagemap, range, regions, room, max_pages);
+	if (rc != -EPERM)
 		return rc;
-	sp_scan_protect(watch->pagemap, all);
-	regions[0] = (struct page_region){all.start, all.end, PAGE_IS_WRITTEN};
-	range->start = all.end;
-	return 1;
+	rc = sp_uffd_register(watch->uffd, *range);
+	while ((size_t)count < room && regions[count].end)
+		count++;
+	if (count)
+		range->start = regions[count - 1].end;
+	return count ? count : rc;
 }
 
 static int get(struct sp_write_watch *watch, struct sp_watch_area *area, struct sp_range *range,
                bool reset, struct page_region *regions, size_t room, uint64_t max_pages)
 {
 	uint64_t limit = max_pages * (watch->page_size / SP_PAGE_SIZE);
-	int rc;
 
-	if (!reset)
-		return sp_scan_written(watch->pagemap, range, regions, room, limit);
-	rc = register_new_mappings(watch, *range);
-	if (rc < 0)
-		return rc;
-	rc = sp_scan_take(watch->pagemap, range, regions, room, limit);
-	return rc == -EPERM ? take_everything(watch, range, regions, max_pages) : rc;
+	return reset ? take(watch, range, regions, room, limit)
+	             : sp_scan_written(watch->pagemap, range, regions, room, limit);
 }
 
 static int reset_pages(struct sp_write_watch *watch, struct sp_range range)

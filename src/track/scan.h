@@ -99,9 +99,9 @@ int sp_scan_written(int pagemap, struct sp_range *range, struct page_region *reg
  * reported by this call or by the next one, never by none.
  *
  * -EPERM: a mapping in the range is not registered for asynchronous protection. Pages before it may
- * have been protected and their report is lost, so everything in the range has to be taken for
- * written. To rule that out, scan mapping by mapping, or ask sp_scan_check() before while mappings
- * cannot change.
+ * have been protected, and `regions` holds them, but their number is not known; in an array that was
+ * cleared before they end at the first region with an `end` of 0. To rule that out, scan mapping by
+ * mapping, or ask sp_scan_check() before while mappings cannot change.
  */
 int sp_scan_take(int pagemap, struct sp_range *range, struct page_region *regions, size_t room,
                  uint64_t max_pages);

@@ -267,6 +267,23 @@ static int get(struct sp_write_watch *watch, struct sp_range *range, unsigned fl
 
 /* --- results in the form that was asked for --- */
 
+/*
+ * Appends regions to `filled` ranges; returns by how many there are more. Regions of one step are not
+ * adjacent to each other: only the first may go on where the last range has ended.
+ */
+static size_t append(const struct page_region *regions, int count, struct sp_span *ranges,
+                     size_t filled)
+{
+	struct sp_span *to = ranges + filled;
+	bool joins = filled && count && to[-1].end == (char *)regions[0].start;
+
+	if (joins)
+		to[-1].end = (char *)regions[0].end;
+	for (int i = joins; i < count; i++, to++)
+		*to = (struct sp_span){(char *)regions[i].start, (char *)regions[i].end};
+	return (size_t)(to - ranges) - filled;
+}
+
 ssize_t sp_write_watch_ranges(struct sp_write_watch *watch, struct sp_span *left, unsigned flags,
                               struct sp_span *ranges, size_t room)
 {
@@ -281,13 +298,7 @@ ssize_t sp_write_watch_ranges(struct sp_write_watch *watch, struct sp_span *left
 		count = get(watch, &range, flags, regions, room - filled, 0);
 		if (count < 0)
 			return filled ? (ssize_t)filled : count;
-		for (int i = 0; i < count; i++) {
-			char *start = (char *)regions[i].start;
-
-			if (!filled || ranges[filled - 1].end != start)
-				ranges[filled++].start = start;
-			ranges[filled - 1].end = (char *)regions[i].end;
-		}
+		filled += append(regions, count, ranges, filled);
 		left->start = (char *)range.start;
 	}
 	return (ssize_t)filled;

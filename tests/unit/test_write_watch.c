@@ -294,6 +294,10 @@ static void memory_mapped_anew_counts_and_is_watched(void **state)
 	write_page(memory, 30);
 	write_page(memory, 31);
 	assert_int_equal(bits(watch, memory, RESET), BIT(10) | BIT(30) | BIT(31));
+	write_page(memory, 3); /* found before the new mapping is */
+	map_again(memory, 41);
+	write_page(memory, 60);
+	assert_int_equal(bits(watch, memory, RESET), BIT(3) | BIT(41) | BIT(60));
 	map_again(memory, 40);
 	assert_int_equal(sp_write_watch_reset(watch, all(memory)), 0);
 	assert_int_equal(bits(watch, memory, 0), 0);
