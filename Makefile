@@ -4,6 +4,7 @@
 # make example    an emulator that goes back in time, and its pictures
 # make demo       dumps and restores a real redis-server
 # make bench      the benchmark table
+# make bench-tracking  what finding written pages costs
 # make vm-check   another kernel, in an emulated machine (tests/vm/run.sh)
 # make format     formats the code; make format-check tells whether it is formatted
 # make install    program, libraries, man pages and bash completion, below DESTDIR and PREFIX

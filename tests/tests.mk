@@ -27,6 +27,14 @@ $(BUILD)/tests/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
 	$(call short,CC,$<) $(CC) $(SP_CFLAGS) $(CFLAGS) -o $@ $<
 
+TRACKING_SRC := $(wildcard tests/bench/tracking/*.c)
+TRACKING_BIN := $(TRACKING_SRC:tests/%.c=$(BUILD)/tests/%)
+
+$(BUILD)/tests/bench/tracking/%: tests/bench/tracking/%.c tests/bench/tracking/bench.h \
+		$(BUILD)/libsealpoint-watch.a
+	@mkdir -p $(@D)
+	$(call short,CC,$<) $(CC) $(SP_CFLAGS) $(CFLAGS) -o $@ $< $(BUILD)/libsealpoint-watch.a -lxxhash
+
 unit: $(UNIT_BIN)
 subjects: $(SUBJECT_BIN)
 test-programs: all examples $(UNIT_BIN) $(SUBJECT_BIN) $(TOOL_BIN)
@@ -63,4 +71,8 @@ bench:
 	+$(MAKE) all $(BENCH_BIN)
 	BUILD=$(BUILD) tests/bench/bench.py
 
-.PHONY: check-threads unit subjects test-programs check mutate demo bench
+# The costs of finding written pages, and of what competes with it: tests/bench/tracking.sh.
+bench-tracking: $(TRACKING_BIN)
+	BUILD=$(BUILD) tests/bench/tracking.sh
+
+.PHONY: bench-tracking check-threads unit subjects test-programs check mutate demo bench
