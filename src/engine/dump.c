@@ -349,6 +349,28 @@ static int collect(struct dump *dump, struct sp_error *err)
 	return rc;
 }
 
+/* When all is done, so that telling does not make the freeze longer. */
+static void tell_steps(const struct dump *dump)
+{
+	const struct sp_freeze *split = &dump->result->freeze;
+	const struct {
+		uint64_t ns;
+		const char *what;
+	} steps[] = {
+	        {split->stop_ns, "threads stopped"},
+	        {split->mappings_ns, "mappings read"},
+	        {split->descriptors_ns, "descriptors and mapped files saved"},
+	        {split->state_ns, "state saved"},
+	        {split->memory_ns, "pages of memory read"},
+	};
+
+	for (size_t i = 0; i < SP_COUNT_OF(steps); i++)
+		sp_verbose(dump->options->log, "%s, %.3f ms", steps[i].what,
+		           (double)steps[i].ns / 1e6);
+	sp_verbose(dump->options->log, "%zu mappings and %zu open files in all", dump->vmas.count,
+	           dump->files.files.count);
+}
+
 static void thaw(struct dump *dump, enum sp_release how)
 {
 	if (!dump->frozen)
@@ -467,6 +489,8 @@ static int save_program(struct dump *dump, struct sp_error *err)
 		rc = save_vmas(dump, err);
 	if (!rc)
 		rc = commit(dump, err);
+	if (!rc)
+		tell_steps(dump);
 	if (!rc)
 		thaw(dump, after);
 	return rc;

@@ -264,7 +264,7 @@ static int let_go(struct restore *restore, struct sp_error *err)
 	return rc;
 }
 
-static int write_pidfile(const struct restore *restore, struct sp_error *err)
+static int write_pidfile(struct restore *restore, struct sp_error *err)
 {
 	const char *path = restore->options->pidfile;
 	sp_cleanup_free char *text = sp_format("%d\n", restore->process.pid);
@@ -289,31 +289,43 @@ static int raise_limits(struct sp_error *err)
 	return sp_raise_descriptor_limit(0, err);
 }
 
+/* The last chance to interrupt it is behind this: from there on there is a program. */
+static int set_privileges(struct restore *restore, struct sp_error *err)
+{
+	int rc = rebuild_phase(restore, SP_PHASE_PRIVILEGES, err);
+
+	return rc ? rc : sp_interrupt_check(err);
+}
+
+static const struct {
+	int (*run)(struct restore *restore, struct sp_error *err);
+	const char *what;
+} steps[] = {
+        {open_checkpoint, "checkpoint read and checked"},
+        {open_files, "files opened"},
+        {start_stub, "process started"},
+        {build_memory, "memory mapped and filled"},
+        {place_files, "descriptors placed"},
+        {finish_memory, "memory protected, locked and sealed"},
+        {start_threads, "threads started"},
+        {set_privileges, "privileges set"},
+        {let_go, "registers set"},
+        {write_pidfile, "done"},
+};
+
 static int build(struct restore *restore, struct sp_error *err)
 {
 	int rc = raise_limits(err);
 
-	if (!rc)
-		rc = open_checkpoint(restore, err);
-	if (!rc)
-		rc = open_files(restore, err);
-	if (!rc)
-		rc = start_stub(restore, err);
-	if (!rc)
-		rc = build_memory(restore, err);
-	if (!rc)
-		rc = place_files(restore, err);
-	if (!rc)
-		rc = finish_memory(restore, err);
-	if (!rc)
-		rc = start_threads(restore, err);
-	if (!rc)
-		rc = rebuild_phase(restore, SP_PHASE_PRIVILEGES, err);
-	if (!rc)
-		rc = sp_interrupt_check(err); /* the last chance: from here on there is a program */
-	if (!rc)
-		rc = let_go(restore, err);
-	return rc ? rc : write_pidfile(restore, err);
+	for (size_t i = 0; i < SP_COUNT_OF(steps) && !rc; i++) {
+		uint64_t started = sp_now_ns();
+
+		rc = steps[i].run(restore, err);
+		if (!rc)
+			sp_verbose(restore->options->log, "%s, %.3f ms", steps[i].what,
+			           (double)(sp_now_ns() - started) / 1e6);
+	}
+	return rc;
 }
 
 static void fill_result(struct restore *restore)

@@ -163,6 +163,19 @@ expect_json "inspect counts" 0 "o['checkpoint']['image_bytes'] == $bytes and len
 	"$sealpoint" inspect saved --json
 expect_json "verify counts" 0 "o['files'] == $files and o['bytes'] == $bytes" "$sealpoint" verify saved --json
 
+start_subject basic
+"$sealpoint" dump "$SUBJECT_PID" -o told -v >output 2>error || die "dump -v: $(<error)"
+wait "$SUBJECT_PID"
+for words in "threads stopped, " "state saved, " "pages of memory read, "; do
+	grep -q "^sealpoint: $words[0-9.]* ms$" error || not_ok "$TEST_NAME/dump -v" "does not tell \"$words\": $(<error)"
+done
+"$sealpoint" restore told --detach -v >output 2>error || die "restore -v: $(<error)"
+for words in "files opened, " "memory mapped and filled, " "threads started, "; do
+	grep -q "^sealpoint: $words[0-9.]* ms$" error || not_ok "$TEST_NAME/restore -v" "does not tell \"$words\": $(<error)"
+done
+let_go
+expect_pass "$SUBJECT_PID" 20
+
 # --- man pages -----------------------------------------------------------------------------------------
 
 options_of() { # COMMAND
