@@ -263,10 +263,14 @@ static void kill_at_calls(struct target *target, unsigned long rounds, char **co
 	if (rounds > stops)
 		rounds = stops;
 	printf("a dump has %lu system call entries and exits\n", stops);
-	for (unsigned long round = 0; round < rounds; round++) {
+	for (unsigned long round = 0; round < rounds;) {
 		unsigned long last = 1 + round * stops / rounds;
+		unsigned long reached = run_to_call(target, last, command, scratch);
 
-		run_to_call(target, last, command, scratch);
+		if (reached < last) /* it had less to wait for */
+			stops = reached;
+		else
+			round++;
 		snprintf(moment, sizeof(moment), "at system call stop %lu", last);
 		expect_unharmed(target, moment);
 		remove_below(scratch);
