@@ -257,6 +257,7 @@ def main():
 if __name__ == "__main__":
     if os.geteuid() != 0:
         sys.exit("the benchmark dumps and restores processes: run it as root")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # leaves by the `with` blocks
     try:
         main()
     except Failed as failure:
