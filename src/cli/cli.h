@@ -75,6 +75,7 @@ extern const struct sp_command sp_command_pre_dump;
 extern const struct sp_command sp_command_track;
 extern const struct sp_command sp_command_merge;
 extern const struct sp_command sp_command_snapshot;
+extern const struct sp_command sp_command_diff;
 
 /* --- options and operands (options.c) --- */
 
@@ -135,11 +136,24 @@ unsigned sp_output_width(void);
 /** True if stdout is a terminal that shows bold and colours, and the user has not set NO_COLOR. */
 bool sp_output_styled(void);
 
+/** Prints a line in bold, where that can be seen. */
+void sp_print_heading(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/** Names come from a saved program: what would steer a terminal is not printed as it is. */
+void sp_print_plain(const char *text, size_t length);
+/** A path in at most `room` columns: its beginning gives way, because the end tells most. */
+void sp_print_path(const char *text, size_t room);
+/** A sentence in at most `room` columns: its end gives way. */
+void sp_print_sentence(const char *text, size_t room);
+/** How many columns are left in a line when `used` of them are; at least 8. */
+size_t sp_room_behind(size_t used);
+
 struct sp_text {
 	char text[32];
 };
 /** "512 B", "4.0 KiB", "1.2 GiB". */
 struct sp_text sp_show_bytes(uint64_t bytes);
+/** "4K", "12.5M", "1.2G": as short as a table wants it. */
+struct sp_text sp_show_short_bytes(uint64_t bytes);
 /** "85 us", "13.2 ms", "2.41 s". */
 struct sp_text sp_show_duration(uint64_t nanoseconds);
 /** "12,345". */

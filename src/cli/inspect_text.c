@@ -8,62 +8,10 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-#include <ctype.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-static void heading(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static void heading(const char *format, ...)
-{
-	bool styled = sp_output_styled();
-	va_list args;
-
-	fputs(styled ? "\033[1m" : "", stdout);
-	va_start(args, format);
-	vprintf(format, args);
-	va_end(args);
-	puts(styled ? "\033[0m" : "");
-}
-
-/* Names come from the saved program: what would steer a terminal is not printed as it is. */
-static void print_plain(const char *text, size_t length)
-{
-	for (size_t i = 0; i < length; i++)
-		putchar(iscntrl((unsigned char)text[i]) ? ' ' : text[i]);
-}
-
-/* A path in at most `room` columns: its beginning gives way, because the end tells most. */
-static void print_path(const char *text, size_t room)
-{
-	size_t length = strlen(text);
-
-	if (length > room) {
-		fputs("...", stdout);
-		text += length - (room - 3);
-	}
-	print_plain(text, strlen(text));
-}
-
-/* A sentence in at most `room` columns: its end gives way. */
-static void print_sentence(const char *text, size_t room)
-{
-	size_t length = strlen(text);
-
-	while (length && text[length - 1] == ' ')
-		length--;
-	print_plain(text, length <= room ? length : room - 3);
-	fputs(length <= room ? "" : "...", stdout);
-}
-
-static size_t room_behind(size_t used)
-{
-	size_t width = sp_output_width();
-
-	return width > used + 8 ? width - used : 8;
-}
 
 /* --- the header --- */
 
@@ -72,7 +20,7 @@ static void print_field(const char *name, const char *value)
 	if (!value[0])
 		return;
 	printf("  %-9s ", name);
-	print_sentence(value, room_behind(12));
+	sp_print_sentence(value, sp_room_behind(12));
 	putchar('\n');
 }
 
@@ -109,8 +57,8 @@ static void print_header(const struct sp_inspection *inspection)
 	        sp_show_bytes(inspection->image.bytes).text, inspection->image.files,
 	        sp_show_bytes(inspection->pages.raw_bytes).text, sp_ratio(&inspection->pages));
 
-	heading("%s, process %u%s", process->comm, process->pid,
-	        process->stopped ? ", stopped" : "");
+	sp_print_heading("%s, process %u%s", process->comm, process->pid,
+	                 process->stopped ? ", stopped" : "");
 	print_field("command", process->command_line);
 	print_field("program", process->executable);
 	print_saved(manifest);
@@ -147,13 +95,13 @@ static void print_threads(const struct sp_inspection *inspection)
 	const struct sp_array *threads = &inspection->checkpoint->threads;
 
 	putchar('\n');
-	heading("THREADS  %zu", threads->count);
+	sp_print_heading("THREADS  %zu", threads->count);
 	printf("  %7s  %-16s %s\n", "TID", "NAME", "BLOCKED SIGNALS");
 	for (size_t i = 0; i < threads->count; i++) {
 		const Sealpoint__Thread *thread = sp_array_pointer(threads, i);
 
 		printf("  %7u  ", thread->tid);
-		print_plain(thread->comm, strlen(thread->comm));
+		sp_print_plain(thread->comm, strlen(thread->comm));
 		if (thread->signal_mask)
 			printf("%*s", 16 - (int)strlen(thread->comm), "");
 		print_blocked(thread->signal_mask);
@@ -169,23 +117,6 @@ static const enum sp_page_state columns[] = {SP_PAGE_DATA, SP_PAGE_ZERO, SP_PAGE
 static const char *const column_titles[] = {"DATA", "ZERO", "FILE", "HOLE", "GUARD"};
 
 #define COLUMN_COUNT SP_COUNT_OF(columns)
-
-/* "4K", "12.5M", "1.2G": as short as a table wants it. */
-static struct sp_text short_size(uint64_t bytes)
-{
-	static const char units[] = "KMGTPE";
-	double value = (double)bytes / 1024;
-	struct sp_text result;
-	size_t unit = 0;
-
-	while (value >= 999.5) {
-		value /= 1024;
-		unit++;
-	}
-	snprintf(result.text, sizeof(result.text), value < 10 && unit ? "%.1f%c" : "%.0f%c", value,
-	         units[unit]);
-	return result;
-}
 
 /* One line of the table: a mapping, or several in a row of one file. */
 struct row {
@@ -293,12 +224,12 @@ static void print_row(const struct row *row, const struct row *total)
 	size_t used, room, length = strlen(words);
 
 	used = (size_t)printf("  %12" PRIx64 "  %4s %6s", row->vma->start,
-	                      row_permissions(row).text, short_size(row->bytes).text);
+	                      row_permissions(row).text, sp_show_short_bytes(row->bytes).text);
 	used += print_page_cells(row->pages, total);
 	if (subject[0] || words[0]) {
-		room = room_behind(used + 2);
+		room = sp_room_behind(used + 2);
 		printf("  ");
-		print_path(subject, room > length + 8 ? room - length : 8);
+		sp_print_path(subject, room > length + 8 ? room - length : 8);
 		fputs(subject[0] ? words : words + 1, stdout);
 	}
 	putchar('\n');
@@ -311,14 +242,14 @@ static void print_mappings(const struct sp_inspection *inspection)
 
 	make_rows(inspection, &rows, &total);
 	putchar('\n');
-	heading("MAPPINGS  %zu, %s, in pages of 4 KiB", total.count,
-	        sp_show_bytes(total.bytes).text);
+	sp_print_heading("MAPPINGS  %zu, %s, in pages of 4 KiB", total.count,
+	                 sp_show_bytes(total.bytes).text);
 	printf("  %12s  PERM   SIZE", "START");
 	print_page_cells(NULL, &total);
 	printf("  WHAT\n");
 	for (size_t i = 0; i < rows.count; i++)
 		print_row(sp_array_at(&rows, i), &total);
-	printf("  %12s       %6s", "all", short_size(total.bytes).text);
+	printf("  %12s       %6s", "all", sp_show_short_bytes(total.bytes).text);
 	print_page_cells(total.pages, &total);
 	putchar('\n');
 }
@@ -355,7 +286,7 @@ static void print_descriptor(const struct sp_inspection *inspection, size_t inde
 		return;
 	}
 	used += (size_t)printf(what.text[0] ? "%-22s " : "%s", sp_file_title(file));
-	print_sentence(what.text, room_behind(used));
+	sp_print_sentence(what.text, sp_room_behind(used));
 	putchar('\n');
 }
 
@@ -366,7 +297,7 @@ static void print_descriptors(const struct sp_inspection *inspection)
 	if (!descriptors->count)
 		return;
 	putchar('\n');
-	heading("DESCRIPTORS  %zu", descriptors->count);
+	sp_print_heading("DESCRIPTORS  %zu", descriptors->count);
 	printf("  %5s  %-22s WHAT\n", "FD", "KIND");
 	for (size_t i = 0; i < descriptors->count; i++)
 		print_descriptor(inspection, i);
@@ -383,7 +314,7 @@ static void print_facet(const char *whose, const Sealpoint__Facet *facet)
 	if (!line.text[0])
 		return;
 	used = (size_t)printf("  %7s  %-23s ", whose, sp_facet_title(facet));
-	print_sentence(line.text, room_behind(used));
+	sp_print_sentence(line.text, sp_room_behind(used));
 	putchar('\n');
 }
 
@@ -441,7 +372,7 @@ static void print_state(const struct sp_inspection *inspection)
 	const Sealpoint__Process *process = inspection->process;
 
 	putchar('\n');
-	heading("STATE");
+	sp_print_heading("STATE");
 	for (size_t i = 0; i < process->n_facets; i++)
 		print_facet("process", process->facets[i]);
 	print_thread_state(&inspection->checkpoint->threads);

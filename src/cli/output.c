@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/interrupt.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -162,6 +163,52 @@ bool sp_output_styled(void)
 	       !(no_color && no_color[0]);
 }
 
+void sp_print_heading(const char *format, ...)
+{
+	bool styled = sp_output_styled();
+	va_list args;
+
+	fputs(styled ? "\033[1m" : "", stdout);
+	va_start(args, format);
+	vprintf(format, args);
+	va_end(args);
+	puts(styled ? "\033[0m" : "");
+}
+
+void sp_print_plain(const char *text, size_t length)
+{
+	for (size_t i = 0; i < length; i++)
+		putchar(iscntrl((unsigned char)text[i]) ? ' ' : text[i]);
+}
+
+void sp_print_path(const char *text, size_t room)
+{
+	size_t length = strlen(text);
+
+	if (length > room) {
+		fputs("...", stdout);
+		text += length - (room - 3);
+	}
+	sp_print_plain(text, strlen(text));
+}
+
+void sp_print_sentence(const char *text, size_t room)
+{
+	size_t length = strlen(text);
+
+	while (length && text[length - 1] == ' ')
+		length--;
+	sp_print_plain(text, length <= room ? length : room - 3);
+	fputs(length <= room ? "" : "...", stdout);
+}
+
+size_t sp_room_behind(size_t used)
+{
+	size_t width = sp_output_width();
+
+	return width > used + 8 ? width - used : 8;
+}
+
 struct sp_text sp_show_bytes(uint64_t bytes)
 {
 	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -174,6 +221,22 @@ struct sp_text sp_show_bytes(uint64_t bytes)
 		unit++;
 	}
 	snprintf(result.text, sizeof(result.text), unit ? "%.1f %s" : "%.0f %s", value,
+	         units[unit]);
+	return result;
+}
+
+struct sp_text sp_show_short_bytes(uint64_t bytes)
+{
+	static const char units[] = "KMGTPE";
+	double value = (double)bytes / 1024;
+	struct sp_text result;
+	size_t unit = 0;
+
+	while (value >= 999.5) {
+		value /= 1024;
+		unit++;
+	}
+	snprintf(result.text, sizeof(result.text), value < 10 && unit ? "%.1f%c" : "%.0f%c", value,
 	         units[unit]);
 	return result;
 }

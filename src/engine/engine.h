@@ -198,6 +198,43 @@ struct sp_merge_result {
 int sp_merge(const struct sp_merge_options *options, struct sp_merge_result *result,
              struct sp_error *err);
 
+/* --- diff --- */
+
+/** A stretch of addresses that is not the same in both; `before` or `after` is NULL if it was not there. */
+struct sp_mapping_change {
+	const Sealpoint__Vma *before, *after;
+	struct sp_range range; /* afterwards; before, of what is gone */
+	uint64_t moved_from;   /* where it began before; the same address if it was not moved */
+	struct sp_page_comparison pages;
+};
+
+/** A thread, descriptor or facet that is not the same in both; one of them may be NULL. */
+struct sp_thread_change {
+	const Sealpoint__Thread *before, *after;
+};
+struct sp_descriptor_change {
+	const Sealpoint__Descriptor *before, *after;
+};
+struct sp_facet_change {
+	const Sealpoint__Facet *before, *after;
+	uint32_t tid; /* 0: of the process */
+};
+
+struct sp_difference {
+	struct sp_checkpoint *before, *after;
+	struct sp_array mappings;         /* struct sp_mapping_change */
+	struct sp_array threads;          /* struct sp_thread_change */
+	struct sp_array descriptors;      /* struct sp_descriptor_change */
+	struct sp_array facets;           /* struct sp_facet_change */
+	struct sp_page_comparison memory; /* of mappings that are in both */
+	struct sp_page_comparison files;  /* of files without a name, and of shared memory */
+};
+
+/** Compares two checkpoints, of one chain or not, by what their chains say. */
+int sp_diff(const char *before, const char *after, struct sp_difference *difference,
+            struct sp_error *err);
+void sp_difference_release(struct sp_difference *difference);
+
 /* --- core --- */
 
 /**

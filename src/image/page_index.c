@@ -304,6 +304,15 @@ size_t sp_page_index_search(const struct sp_page_index *index, uint32_t object, 
 	return low;
 }
 
+uint32_t sp_page_index_object_behind(const struct sp_page_index *index, uint32_t object)
+{
+	size_t number = sp_page_index_search(index, object, SP_INDEX_PAGES_END);
+
+	return number < index->runs.count
+	               ? ((const struct sp_index_run *)sp_array_at(&index->runs, number))->object
+	               : 0;
+}
+
 uint64_t sp_page_index_count(const struct sp_page_index *index, uint32_t object, uint64_t page,
                              uint64_t end)
 {

@@ -69,6 +69,8 @@ void sp_page_index_stats(const struct sp_page_index *index, struct sp_page_stats
 
 /** Number of the first run of the object, or behind it, that ends behind `page`. */
 size_t sp_page_index_search(const struct sp_page_index *index, uint32_t object, uint64_t page);
+/** The number of the first object behind `object` that has pages, or 0. */
+uint32_t sp_page_index_object_behind(const struct sp_page_index *index, uint32_t object);
 /** How many of the object's pages from `page` to `end` have a state. */
 uint64_t sp_page_index_count(const struct sp_page_index *index, uint32_t object, uint64_t page,
                              uint64_t end);

@@ -28,14 +28,15 @@ struct sp_cached_frame {
 	struct sp_frame_decoder decoder;
 };
 
-#define SP_CACHED_FRAMES 4
+#define SP_CACHED_FRAMES 16
 
 struct sp_page_store {
 	struct sp_page_index index; /* its DATA runs have frames by their numbers in `frames` */
 	struct sp_array frames;     /* struct sp_chain_frame: its own first, then those below */
 	struct sp_page_stats stats; /* of what this store alone says, once `counted` */
 	bool counted;
-	uint8_t *bytes; /* pages.img */
+	uint8_t *bytes;         /* pages.img */
+	uint64_t device, inode; /* of pages.img */
 	/* for sp_page_store_read() */
 	struct sp_cached_frame cache[SP_CACHED_FRAMES];
 	uint64_t uses;

@@ -156,6 +156,23 @@ int sp_page_store_verify(struct sp_page_store *store, struct sp_log *log, struct
 int sp_page_store_copy(struct sp_page_store *store, struct sp_page_writer *writer,
                        struct sp_error *err);
 
+/* --- comparing --- */
+
+struct sp_page_comparison {
+	uint64_t contents; /* pages that have other contents */
+	uint64_t states;   /* pages without contents of their own that are in another state */
+};
+
+/**
+ * Compares pages of two objects: those of `a` in `range`, with those of `b` from `start` on. What both
+ * have from the same place of the same file is not read. Adds to `result`.
+ */
+int sp_page_store_compare(struct sp_page_store *a, uint32_t object_a, struct sp_range range,
+                          struct sp_page_store *b, uint32_t object_b, uint64_t start,
+                          struct sp_page_comparison *result, struct sp_error *err);
+/** The number of the first object behind `object` that has pages, or 0. */
+uint32_t sp_page_store_object_behind(const struct sp_page_store *store, uint32_t object);
+
 /* --- contents of files (memfd, shared anonymous memory, unlinked files) --- */
 
 /**

@@ -111,16 +111,6 @@ static int copy_window(struct window *window, struct sp_page_store *store,
 	return rc < 0 ? rc : sp_page_writer_drain(writer, err);
 }
 
-/* The number of the first object behind `object`, or 0. */
-static uint32_t object_behind(const struct sp_page_index *index, uint32_t object)
-{
-	size_t number = sp_page_index_search(index, object + 1, 0);
-
-	return number < index->runs.count
-	               ? ((const struct sp_index_run *)sp_array_at(&index->runs, number))->object
-	               : 0;
-}
-
 static int copy_object(struct window *window, struct sp_page_store *store,
                        struct sp_page_writer *writer, uint32_t object, uint32_t source,
                        struct sp_error *err)
@@ -142,7 +132,8 @@ int sp_page_store_copy(struct sp_page_store *store, struct sp_page_writer *write
 	uint32_t source = sp_page_writer_add_source(writer, from_window), last = 0, object;
 	int rc = 0;
 
-	for (object = 0; rc == 0 && (object = object_behind(&store->index, object));) {
+	for (object = 0;
+	     rc == 0 && (object = sp_page_index_object_behind(&store->index, object));) {
 		if (object > OBJECTS_MAX)
 			rc = sp_fail(err, EOVERFLOW,
 			             "the page store has an object %" PRIu32

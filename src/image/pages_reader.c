@@ -31,6 +31,8 @@ static int map_pages(struct sp_page_store *store, int dirfd, struct sp_error *er
 	if (!S_ISREG(stat.st_mode))
 		return sp_fail(err, EINVAL, "cannot read %s: it is not a regular file",
 		               SP_IMAGE_PAGES);
+	store->device = stat.st_dev;
+	store->inode = stat.st_ino;
 	sp_page_index_init(&store->index, (uint64_t)stat.st_size);
 	if (stat.st_size == 0)
 		return 0;

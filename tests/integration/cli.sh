@@ -6,7 +6,7 @@
 # shellcheck source=tests/lib.sh
 source "$TOP/tests/lib.sh"
 
-commands=(dump restore inspect verify check core merge)
+commands=(dump restore inspect verify check core merge diff)
 
 # A command must end with STATUS and say WORDS, in one line on standard error.
 expect() { # CASE STATUS WORDS COMMAND...
@@ -53,6 +53,7 @@ expect "two fates for the program" 2 'one of --kill, --leave-running' \
 expect "core without a file" 2 '-o FILE' "$sealpoint" core somewhere
 expect "merge to nowhere" 2 '-o OUT' "$sealpoint" merge somewhere
 expect "merge to two places" 2 'exclude each other' "$sealpoint" merge somewhere -o there --in-place
+expect "diff with nothing" 2 'B is missing' "$sealpoint" diff somewhere
 expect "failure is not usage" 1 'missing' "$sealpoint" inspect missing
 
 # Nothing but the command: what it is for, and status 2, because nothing was asked for.
@@ -137,6 +138,7 @@ expect_json "inspect" 0 "o['process']['pid'] == $subject and o['threads'] and o[
 	sum(m['pages']['data'] for m in o['mappings']) > 0 and o['process']['name'] == 'basic'" \
 	"$sealpoint" inspect saved --json
 expect_json "verify" 0 'o["intact"] and o["bytes"] > 0' "$sealpoint" verify saved --json
+expect_json "diff" 0 'o["same"] and not o["mappings"] and not o["threads"]' "$sealpoint" diff saved saved --json
 expect_json "core" 0 'o["bytes"] > 0' "$sealpoint" core saved -o core --json
 expect_json "restore" 0 "o['pid'] == $subject and o['program'] == 'running'" \
 	"$sealpoint" restore saved --detach --json

@@ -61,10 +61,14 @@ else
 	not_ok "$TEST_NAME/core" "the core files of the chain and of what it was made from differ"
 fi
 
+answers "diff with what it was made from" "say the same" "$sealpoint" diff saved "$youngest"
+answers "diff inside of the chain" "pages have other contents" "$sealpoint" diff chain/100 "$youngest"
+
 # --- merging -------------------------------------------------------------------------------------------
 
 answers "merge" "merged $length checkpoints into merged" "$sealpoint" merge "$youngest" -o merged
 answers "the merged one is whole" "merged is intact: 3 files" "$sealpoint" verify merged
+answers "diff with the merged one" "say the same" "$sealpoint" diff "$youngest" merged
 comes_back merged "restore of the merged one"
 
 # In place: what it stood on can go, and those that stand on it do not notice.
@@ -85,7 +89,9 @@ refuses "another one in its place" "chain/90 is not the checkpoint that .*/chain
 	"$sealpoint" verify "$youngest"
 rm -r chain/90
 mv moved chain/90
-head -c "$(stat -c %s chain/80/pages.img)" /dev/zero | dd of=chain/80/pages.img conv=notrunc 2>/dev/null
-refuses "a damaged parent" "checkpoint .*/chain/80 is damaged, use another copy of it" "$sealpoint" verify "$youngest"
+for ((i = 61; i < length - 1; i++)); do # all of them: which one has pages of the youngest is left to chance
+	head -c "$(stat -c %s "chain/$i/pages.img")" /dev/zero | dd of="chain/$i/pages.img" conv=notrunc 2>/dev/null
+done
+refuses "a damaged parent" "checkpoint .*/chain/118 is damaged, use another copy of it" "$sealpoint" verify "$youngest"
 refuses "merge of a damaged chain" "cannot merge $youngest: " "$sealpoint" merge "$youngest" -o new
 [[ ! -e new && -z $(compgen -G 'new.partial*') ]] || not_ok "$TEST_NAME/failed merge" "leaves $(echo new*)"

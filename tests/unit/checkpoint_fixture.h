@@ -117,7 +117,7 @@ static inline int read_heap(void *context, uint64_t offset, void *buffer, size_t
 {
 	struct fixture *fixture = context;
 
-	memcpy(buffer, fixture->heap + (offset - HEAP), size);
+	memcpy(buffer, fixture->heap + (offset - fixture->pages[1].start), size);
 	return 0;
 }
 

@@ -42,7 +42,7 @@ _sealpoint() {
 		((COMP_CWORD == 2)) || words=$(cd /proc && printf '%s\n' [0-9]*)
 		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
 		;;
-		restore | inspect | verify | core | merge)
+	restore | inspect | verify | core | merge | diff)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -d -- "$word")
 		;;
