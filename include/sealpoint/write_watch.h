@@ -33,8 +33,8 @@
  *  - A write that ended before a call began is reported by that call, if the page was not reset in
  *    between. A page may be reported although nothing was written (after a write in the same huge
  *    page, for example): more is reported, never less, except as the guarantees say.
- *  - Not: writes through mappings that are not part of the watch, by other processes, and by
- *    write(2) to the file or memfd behind a mapping.
+ *  - Not: writes through mappings that are not part of the watch, by other processes, and changes of
+ *    the file or memfd behind a mapping, by write(2) or by punching holes (madvise(2) too).
  * What only some backends can do is told by sp_write_watch_guarantees().
  *
  * While it is watched, memory may be unmapped, discarded and mapped anew (see
@@ -97,7 +97,7 @@ enum sp_write_watch_guarantee {
 	SP_WRITE_WATCH_ATOMIC = 1 << 0,
 	/** System calls can write to the memory (read(2), io_uring, ...), and these writes count. */
 	SP_WRITE_WATCH_KERNEL_WRITES = 1 << 1,
-	/** Discarded pages (madvise(2) with MADV_DONTNEED, hole punching through madvise) count. */
+	/** Discarded private pages (madvise(2) with MADV_DONTNEED) count. */
 	SP_WRITE_WATCH_DISCARDS = 1 << 2,
 	/** Memory that was mapped anew in the range counts as written, and is watched from the next reset. */
 	SP_WRITE_WATCH_REMAPS = 1 << 3,

@@ -17,7 +17,8 @@
  * What "written" says about a page:
  *  - A page of a mapping that is not registered always is written: nobody knows, so it has to be
  *    taken for changed. Protecting calls fail there with EPERM, see sp_scan_take().
- *  - A page that was discarded (MADV_DONTNEED) is written, until it is protected again.
+ *  - A page that was discarded (MADV_DONTNEED) is written, until it is protected again. Not so a page
+ *    of shared memory that has become a hole (MADV_REMOVE, fallocate(2)): its protection is kept.
  *  - A page that was never populated is written until it is protected; then it is not. So "written"
  *    does not mean that there are contents.
  *  - A page where nothing is mapped is never written. So nothing of a process that has ended or

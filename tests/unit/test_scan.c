@@ -273,6 +273,22 @@ static void a_file_mapped_twice_is_tracked_per_mapping(void **state)
 	munmap(other, PAGES * SP_PAGE_SIZE);
 }
 
+static void a_hole_in_shared_memory_is_not_written(void **state)
+{
+	sp_cleanup_close int fd = memfd_create("hole", MFD_CLOEXEC);
+	char *memory;
+
+	assert_int_equal(ftruncate(fd, PAGES * SP_PAGE_SIZE), 0);
+	memory = map_shared(PAGES, fd);
+	memset(memory, 1, PAGES * SP_PAGE_SIZE);
+	watch(memory, PAGES);
+	assert_int_equal(madvise(memory + 3 * SP_PAGE_SIZE, SP_PAGE_SIZE, MADV_REMOVE), 0);
+	assert_int_equal(written(memory), 0);
+	write_page(memory, 3);
+	assert_int_equal(written(memory), 1 << 3);
+	munmap(memory, PAGES * SP_PAGE_SIZE);
+}
+
 static void sealed_memory_is_tracked(void **state)
 {
 	char *memory = watched_pages(PAGES);
@@ -457,6 +473,7 @@ int main(void)
 	        cmocka_unit_test(moved_memory_is_no_longer_registered),
 	        cmocka_unit_test(writes_by_the_kernel_count),
 	        cmocka_unit_test(a_file_mapped_twice_is_tracked_per_mapping),
+	        cmocka_unit_test(a_hole_in_shared_memory_is_not_written),
 	        cmocka_unit_test(sealed_memory_is_tracked),
 	        cmocka_unit_test(a_huge_page_is_written_as_a_whole_and_then_in_parts),
 	        cmocka_unit_test(the_memory_of_another_process_is_tracked_from_outside),
