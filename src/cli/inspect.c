@@ -24,6 +24,9 @@ static int show(struct sp_cli *cli, struct sp_checkpoint *checkpoint, bool all)
 	if (sp_summarize_mappings(checkpoint, inspection.process, &mappings, &err) < 0)
 		return sp_command_failed(cli, &err);
 	sp_page_store_stats(checkpoint->pages, &inspection.pages);
+	sp_page_store_chain_stats(checkpoint->pages, &inspection.chain);
+	for (const struct sp_checkpoint *member = checkpoint; member; member = member->parent)
+		inspection.members++;
 	inspection.image = sp_checkpoint_extent(checkpoint);
 	if (cli->json)
 		return sp_print_json(sp_inspection_object(&inspection));

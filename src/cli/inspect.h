@@ -13,10 +13,18 @@ struct sp_inspection {
 	struct sp_checkpoint *checkpoint;
 	const Sealpoint__Process *process;
 	const struct sp_array *mappings; /* struct sp_mapping_summary */
-	struct sp_page_stats pages;
+	struct sp_page_stats pages;      /* of this checkpoint alone */
+	struct sp_page_stats chain;      /* with what it has from those it stands on */
+	unsigned members;                /* of the chain, this one counted */
 	struct sp_checkpoint_extent image;
 	bool all; /* every mapping on a line of its own */
 };
+
+/** Pages of contents that are not stored in the checkpoint itself, but in those it stands on. */
+static inline uint64_t sp_pages_from_chain(const struct sp_inspection *inspection)
+{
+	return inspection->chain.pages[SP_PAGE_DATA] - inspection->pages.pages[SP_PAGE_DATA];
+}
 
 /** Prints it on stdout, as wide as the terminal. (inspect_text.c) */
 void sp_print_inspection(const struct sp_inspection *inspection);

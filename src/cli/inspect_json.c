@@ -155,18 +155,23 @@ static json_t *checkpoint_object(const struct sp_inspection *inspection)
 {
 	const Sealpoint__Manifest *manifest = inspection->checkpoint->manifest;
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:o, s:I, s:I, s:o}",
-	                 "directory", sp_json_text(inspection->checkpoint->path), "id",
-	                 hex(manifest->id.data, manifest->id.len), "version",
-	                 json_sprintf("%u.%u", manifest->version_major, manifest->version_minor),
-	                 "tool_version", sp_json_text(manifest->tool_version), "created_unix_ns",
-	                 (json_int_t)manifest->created_unix_ns, "hostname",
-	                 sp_json_text(manifest->hostname), "kernel", sp_json_text(manifest->kernel),
-	                 "arch", sp_json_text(manifest->arch), "page_size",
-	                 (json_int_t)manifest->page_size, "parent",
-	                 sp_json_text(manifest->parent_path), "freeze_ns",
-	                 (json_int_t)manifest->freeze_ns, "image_bytes",
-	                 (json_int_t)inspection->image.bytes, "files", image_file_list(manifest));
+	return json_pack(
+	        "{s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:I, s:o, s:I, s:b, "
+	        "s:I, s:I, s:o}",
+	        "directory", sp_json_text(inspection->checkpoint->path), "id",
+	        hex(manifest->id.data, manifest->id.len), "version",
+	        json_sprintf("%u.%u", manifest->version_major, manifest->version_minor),
+	        "tool_version", sp_json_text(manifest->tool_version), "created_unix_ns",
+	        (json_int_t)manifest->created_unix_ns, "hostname", sp_json_text(manifest->hostname),
+	        "kernel", sp_json_text(manifest->kernel), "arch", sp_json_text(manifest->arch),
+	        "page_size", (json_int_t)manifest->page_size, "parent",
+	        sp_json_text(manifest->parent_path), "parent_id",
+	        hex(manifest->parent_id.data, manifest->parent_id.len), "chain_length",
+	        (json_int_t)inspection->members, "session_id",
+	        hex(manifest->session_id.data, manifest->session_id.len), "generation",
+	        (json_int_t)manifest->generation, "memory_only", manifest->memory_only, "freeze_ns",
+	        (json_int_t)manifest->freeze_ns, "image_bytes", (json_int_t)inspection->image.bytes,
+	        "files", image_file_list(manifest));
 }
 
 json_t *sp_inspection_object(const struct sp_inspection *inspection)
@@ -174,10 +179,13 @@ json_t *sp_inspection_object(const struct sp_inspection *inspection)
 	const struct sp_page_stats *pages = &inspection->pages;
 
 	return json_pack(
-	        "{s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:I, s:I}}", "checkpoint",
+	        "{s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:I, s:I, s:I, s:I, s:I}}", "checkpoint",
 	        checkpoint_object(inspection), "process", process_object(inspection), "threads",
 	        thread_list(inspection), "mappings", mapping_list(inspection), "open_files",
 	        open_file_list(inspection), "descriptors", descriptor_list(inspection), "pages",
 	        "states", sp_page_counts_object(pages->pages), "contents_bytes",
-	        (json_int_t)pages->raw_bytes, "stored_bytes", (json_int_t)pages->stored_bytes);
+	        (json_int_t)pages->raw_bytes, "stored_bytes", (json_int_t)pages->stored_bytes,
+	        "superseded_bytes", (json_int_t)pages->superseded_bytes, "from_chain",
+	        (json_int_t)sp_pages_from_chain(inspection), "chain_contents_bytes",
+	        (json_int_t)inspection->chain.raw_bytes);
 }

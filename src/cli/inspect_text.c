@@ -38,14 +38,31 @@ static void print_saved(const Sealpoint__Manifest *manifest)
 	print_field("saved", text);
 }
 
-static void print_parent(const Sealpoint__Manifest *manifest)
+static void print_parent(const struct sp_inspection *inspection)
 {
-	sp_cleanup_free char *text = NULL;
+	const Sealpoint__Manifest *manifest = inspection->checkpoint->manifest;
+	sp_cleanup_free char *below = NULL, *text = NULL;
 
 	if (!manifest->parent_path[0])
 		return;
-	text = sp_format("%s (contents of unchanged pages are there)", manifest->parent_path);
+	below = inspection->members > 2 ? sp_format(" and %u below it", inspection->members - 2)
+	                                : sp_strdup("");
+	text = sp_format("%s%s; pages of contents: %s here, %s there", manifest->parent_path, below,
+	                 sp_show_count(inspection->pages.pages[SP_PAGE_DATA]).text,
+	                 sp_show_count(sp_pages_from_chain(inspection)).text);
 	print_field("parent", text);
+}
+
+static void print_tracking(const Sealpoint__Manifest *manifest)
+{
+	sp_cleanup_free char *text = NULL;
+	char id[2 * 16 + 1] = "";
+
+	for (size_t i = 0; i < manifest->session_id.len && i < 16; i++)
+		snprintf(id + 2 * i, 3, "%02x", manifest->session_id.data[i]);
+	text = sp_format("generation %" PRIu64 " of session %s", manifest->generation, id);
+	print_field("tracked", id[0] ? text : "");
+	print_field("holds", manifest->memory_only ? "memory only, as a parent for others" : "");
 }
 
 static void print_header(const struct sp_inspection *inspection)
@@ -65,7 +82,8 @@ static void print_header(const struct sp_inspection *inspection)
 	print_field("frozen",
 	            manifest->freeze_ns ? sp_show_duration(manifest->freeze_ns).text : "");
 	print_field("image", image);
-	print_parent(manifest);
+	print_parent(inspection);
+	print_tracking(manifest);
 }
 
 /* --- threads --- */
@@ -380,9 +398,14 @@ static void print_state(const struct sp_inspection *inspection)
 
 void sp_print_inspection(const struct sp_inspection *inspection)
 {
+	bool memory_only = inspection->checkpoint->manifest->memory_only;
+
 	print_header(inspection);
-	print_threads(inspection);
+	if (!memory_only)
+		print_threads(inspection);
 	print_mappings(inspection);
+	if (memory_only)
+		return;
 	print_descriptors(inspection);
 	print_state(inspection);
 }

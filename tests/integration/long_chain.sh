@@ -11,6 +11,7 @@ youngest=chain/$((length - 1))
 
 start_subject pages
 subject=$SUBJECT_PID
+"$sealpoint" pre-dump "$subject" -o ahead >dump.log 2>&1 || die "pre-dump: $(<dump.log)"
 dump_and_reap "$subject" saved
 "$test_tools/make_chain" saved chain $length 2>error || die "make_chain: $(<error)"
 
@@ -51,6 +52,17 @@ refuses() { # CASE WORDS COMMAND...
 
 answers "verify" "in a chain of $length checkpoints" "$sealpoint" verify "$youngest"
 answers "inspect" "pages, process $subject" "$sealpoint" inspect "$youngest"
+answers "inspect the chain" "parent .*\.\./$((length - 2)) and $((length - 2)) below it; pages of contents: " \
+	"$sealpoint" inspect "$youngest"
+"$sealpoint" inspect "$youngest" --json >output || die "inspect --json"
+if python3 -c 'import json; o = json.load(open("output")); c = o["checkpoint"]; p = o["pages"]
+assert c["chain_length"] == '$length' and c["parent"] == "../'$((length - 2))'" and len(c["parent_id"]) == 32
+assert not c["memory_only"] and p["from_chain"] > 0 and p["chain_contents_bytes"] > p["contents_bytes"]
+assert p["from_chain"] * 4096 + p["contents_bytes"] == p["chain_contents_bytes"]' 2>error; then
+	ok "$TEST_NAME/inspect --json"
+else
+	not_ok "$TEST_NAME/inspect --json" "$(tail -1 error)"
+fi
 comes_back "$youngest" "restore"
 
 "$sealpoint" core saved -o core.saved >/dev/null || die "core"
@@ -67,7 +79,7 @@ answers "diff inside of the chain" "pages have other contents" "$sealpoint" diff
 # --- merging -------------------------------------------------------------------------------------------
 
 answers "merge" "merged $length checkpoints into merged" "$sealpoint" merge "$youngest" -o merged
-answers "the merged one is whole" "merged is intact: 3 files" "$sealpoint" verify merged
+answers "the merged one is whole" "merged is intact: " "$sealpoint" verify merged
 answers "diff with the merged one" "say the same" "$sealpoint" diff "$youngest" merged
 comes_back merged "restore of the merged one"
 
@@ -77,6 +89,16 @@ rm -r chain/[0-9] chain/[1-5][0-9]
 answers "the shorter chain" "in a chain of $((length - 60)) checkpoints" "$sealpoint" verify "$youngest"
 comes_back "$youngest" "restore of the shorter chain"
 [[ -z $(compgen -G 'chain/*partial*') ]] || not_ok "$TEST_NAME/merge in place" "leaves $(echo chain/*partial*)"
+
+# --- memory only ---------------------------------------------------------------------------------------
+
+answers "inspect memory only" "holds .*memory only, as a parent for others" "$sealpoint" inspect ahead
+answers "verify memory only" "ahead is intact" "$sealpoint" verify ahead
+answers "diff with memory only" "" "$sealpoint" diff ahead saved
+answers "merge memory only" "merged 1 checkpoint into ahead.merged" "$sealpoint" merge ahead -o ahead.merged
+refuses "restore memory only" "ahead holds memory only, it is a pre-dump: use a checkpoint that stands on it" \
+	"$sealpoint" restore ahead --detach
+refuses "core of memory only" "ahead holds memory only" "$sealpoint" core ahead -o core.ahead
 
 # --- what can be wrong ---------------------------------------------------------------------------------
 
