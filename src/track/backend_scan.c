@@ -38,10 +38,13 @@ static int arm(struct sp_write_watch *watch, struct sp_range range)
 	return rc < 0 ? rc : sp_scan_protect(watch->pagemap, range);
 }
 
-/* The descriptors of a child of fork(2) act on its parent's memory. */
+/*
+ * Closing the last descriptor ends all of its registrations, but children of fork(2) may hold others.
+ * Those of a child act on its parent's memory.
+ */
 static void close_watch(struct sp_write_watch *watch)
 {
-	for (size_t i = 0; i < watch->count && *watch->own_process; i++)
+	for (size_t i = 0; i < watch->armed && *watch->own_process; i++)
 		sp_uffd_unregister(watch->uffd, watch->areas[i].range);
 	if (watch->uffd >= 0)
 		close(watch->uffd);

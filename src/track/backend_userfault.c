@@ -154,7 +154,7 @@ static int arm(struct sp_write_watch *watch, struct sp_range range)
 /* Unregistering wakes everybody who waits. A child of fork(2) has no thread, and nothing registered. */
 static void close_watch(struct sp_write_watch *watch)
 {
-	for (size_t i = 0; i < watch->count && *watch->own_process; i++)
+	for (size_t i = 0; i < watch->armed && *watch->own_process; i++)
 		sp_uffd_unregister(watch->uffd, watch->areas[i].range);
 	if (watch->has_thread && *watch->own_process) {
 		eventfd_write(watch->stop, 1);

@@ -66,7 +66,10 @@ int sp_uffd_enable(int uffd, uint64_t features);
  * that was opened for reading only. -ENOMEM: too many mappings.
  */
 int sp_uffd_register(int uffd, struct sp_range range);
-/** Ends registration and protection in a range; what is not registered is passed over. */
+/**
+ * Ends registration and protection in a range; what is not registered is passed over. Older kernels
+ * (6.12) do not look whose registration it is, and end that of another userfaultfd as well.
+ */
 int sp_uffd_unregister(int uffd, struct sp_range range);
 
 /**

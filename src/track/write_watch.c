@@ -98,8 +98,11 @@ static int arm(struct sp_write_watch *watch)
 		page.end = page.start + sizes[i];
 		rc = watch->backend->arm(watch, page);
 	}
-	for (size_t i = 0; rc == 0 && i < watch->count; i++)
+	for (size_t i = 0; rc == 0 && i < watch->count; i++) {
 		rc = watch->backend->arm(watch, watch->areas[i].range);
+		if (rc == 0)
+			watch->armed = i + 1;
+	}
 	return rc;
 }
 
