@@ -114,6 +114,6 @@ mv moved chain/90
 for ((i = 61; i < length - 1; i++)); do # all of them: which one has pages of the youngest is left to chance
 	head -c "$(stat -c %s "chain/$i/pages.img")" /dev/zero | dd of="chain/$i/pages.img" conv=notrunc 2>/dev/null
 done
-refuses "a damaged parent" "checkpoint .*/chain/118 is damaged, use another copy of it" "$sealpoint" verify "$youngest"
+refuses "a damaged parent" "checkpoint .*/chain/[0-9]* is damaged, use another copy of it" "$sealpoint" verify "$youngest"
 refuses "merge of a damaged chain" "cannot merge $youngest: " "$sealpoint" merge "$youngest" -o new
 [[ ! -e new && -z $(compgen -G 'new.partial*') ]] || not_ok "$TEST_NAME/failed merge" "leaves $(echo new*)"

@@ -161,6 +161,8 @@ static void write_member(struct context *context, const char *directory)
 	memcpy(id + 8, &context->member, sizeof(context->member));
 	memcpy(parent_id + 8, &before, sizeof(before));
 	manifest.id = (ProtobufCBinaryData){sizeof(id), id};
+	manifest.parent_id = (ProtobufCBinaryData){0};
+	manifest.parent_path = (char *)"";
 	if (context->member > 0) {
 		manifest.parent_id = (ProtobufCBinaryData){sizeof(parent_id), parent_id};
 		manifest.parent_path = parent;
