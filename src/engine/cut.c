@@ -148,26 +148,28 @@ void sp_cut_init(struct sp_cut *cut)
 }
 
 /*
- * A process that has executed another program has a new address space, of which the old session
- * knows nothing: it accepts no mapping of it.
+ * Of the ways to ask, only protection tells a lost address space by an errno of its own. Nothing is
+ * mapped at this address; and if it were, one page would count as written.
  */
-static bool session_is_dead(const struct sp_session *session)
+bool sp_cut_session_is_dead(const struct sp_session *session)
 {
-	return sp_uffd_unregister(session->uffd, (struct sp_range){0, SP_PAGE_SIZE}) == -ESRCH;
+	const struct sp_range nowhere = {1 << 20, (1 << 20) + SP_PAGE_SIZE};
+
+	return sp_uffd_unprotect(session->uffd, nowhere) == -ESRCH;
+}
+
+int sp_cut_find_session(struct sp_session *session, pid_t pid, struct sp_error *err)
+{
+	int rc = sp_session_find(session, pid, err);
+
+	return rc == 1 && sp_cut_session_is_dead(session) ? sp_session_end(session, err) : rc;
 }
 
 static int find_session(struct sp_cut *cut, pid_t pid, enum sp_cut_session which,
                         uint64_t deadline_ns, struct sp_error *err)
 {
-	int rc = sp_session_find(&cut->session, pid, err);
+	int rc = sp_cut_find_session(&cut->session, pid, err);
 
-	if (rc < 0)
-		return rc;
-	if (rc == 1 && session_is_dead(&cut->session)) {
-		rc = sp_session_end(&cut->session, err);
-		if (rc < 0)
-			return rc;
-	}
 	if (rc == 0 && which != SP_CUT_IF_TRACKED)
 		rc = sp_cut_make_session(&cut->session, pid, which == SP_CUT_TRACK, deadline_ns,
 		                         err);
@@ -216,7 +218,7 @@ void sp_cut_end(struct sp_cut *cut)
 
 /* --- taking --- */
 
-static bool is_tracked(const struct sp_vma *vma)
+bool sp_cut_tracks(const struct sp_vma *vma)
 {
 	return vma->kind == SP_VMA_ANONYMOUS || vma->kind == SP_VMA_STACK ||
 	       vma->kind == SP_VMA_FILE_PRIVATE || vma->kind == SP_VMA_HUGETLB;
@@ -344,7 +346,7 @@ int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, struct sp_error
 		struct sp_vma *vma = sp_array_at(vmas, i);
 
 		/* What cannot be tracked has changed. */
-		if (!is_tracked(vma) || take_tracked(&taker, vma) < 0)
+		if (!sp_cut_tracks(vma) || take_tracked(&taker, vma) < 0)
 			sp_ranges_add(&cut->changed, vma->range);
 	}
 	add_uncovered(cut, vmas);
@@ -363,7 +365,7 @@ void sp_cut_saved(struct sp_cut *cut, const struct sp_array *vmas)
 		const struct sp_vma *vma = sp_array_at(vmas, i);
 
 		sp_ranges_add_all(&cut->huge, &vma->huge);
-		if (is_tracked(vma))
+		if (sp_cut_tracks(vma))
 			sp_ranges_add(&cut->covered, vma->range);
 	}
 	sp_ranges_normalize(&cut->huge);

@@ -17,6 +17,7 @@
 
 #include "base/range_set.h"
 #include "image/checkpoint.h"
+#include "mem/vma.h"
 #include "remote/foothold.h"
 #include "track/session.h"
 
@@ -66,6 +67,19 @@ int sp_cut_committed(struct sp_cut *cut, const char *path, struct sp_error *err)
 void sp_cut_failed(struct sp_cut *cut);
 void sp_cut_end(struct sp_cut *cut);
 
+/** True if writes to this mapping are seen: its pages belong to nobody else. */
+bool sp_cut_tracks(const struct sp_vma *vma);
+
+/**
+ * Finds the session of a process: 1, or 0 if there is none. One that knows nothing of the process any
+ * more, because that has executed another program, is ended.
+ */
+int sp_cut_find_session(struct sp_session *session, pid_t pid, struct sp_error *err);
+/**
+ * True if the address space that the session tracks is gone: the process has ended, or executed
+ * another program.
+ */
+bool sp_cut_session_is_dead(const struct sp_session *session);
 /** Makes a session for a process that has none: stops it for a moment. (sealpoint track start) */
 int sp_cut_make_session(struct sp_session *session, pid_t pid, bool keep, uint64_t deadline_ns,
                         struct sp_error *err);

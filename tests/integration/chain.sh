@@ -39,6 +39,27 @@ dump "$pid" c13 --leave-running --parent branch
 expect_words "after the session has ended" "the tracking session of that time has ended"
 ok "$TEST_NAME/not the last cut"
 
+# The same process, another program: the session knows nothing of its memory, and makes room for a new one.
+cat >other.py <<'P'
+import os, time
+while not os.path.exists("go2"):
+    time.sleep(0.02)
+os.execvp("sleep", ["sleep", "1000"])
+P
+exec_alone python3 other.py >>program.log 2>&1 </dev/null &
+other=$!
+wait_until 20 eval "[[ \$(</proc/$other/comm) == python3 ]]"
+dump "$other" e0 --leave-running --track
+: >go2
+wait_until 20 eval "[[ \$(</proc/$other/comm) == sleep ]]"
+: >dump.log
+dump "$other" e1 --leave-running --parent e0
+expect_words "after an exec" "e0 cannot be the parent, the tracking session of that time has ended"
+: >dump.log
+dump_and_reap "$other" e2 --parent e1
+grep -q 'full contents' dump.log && die "after an exec, e2 is no delta: $(<dump.log)"
+ok "$TEST_NAME/another program under the same process id"
+
 dump_and_reap "$pid" c14 --parent c13
 for image in c0 c1 c2 c4 c8 c12 branch c13 c14; do
 	"$sealpoint" verify "$image" >>verify.log 2>&1 || die "verify $image: $(tail -n 1 verify.log)"
