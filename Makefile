@@ -22,7 +22,7 @@ WARNINGS := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototy
 PACKAGES := libprotobuf-c libzstd libxxhash jansson
 SP_CFLAGS := -std=gnu11 -D_GNU_SOURCE -DSP_VERSION='"$(VERSION)"' -Isrc -Iinclude -I$(BUILD)/gen $(WARNINGS) \
 	     -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer)
-SP_LIBS = $(shell pkg-config --libs $(PACKAGES)) -pthread
+SP_LIBS = $(shell pkg-config --libs $(PACKAGES)) -pthread -lm
 
 PROTO_SRC := $(wildcard proto/*.proto)
 PROTO_C := $(PROTO_SRC:proto/%.proto=$(BUILD)/gen/%.pb-c.c)

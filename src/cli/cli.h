@@ -73,6 +73,7 @@ extern const struct sp_command sp_command_check;
 extern const struct sp_command sp_command_core;
 extern const struct sp_command sp_command_pre_dump;
 extern const struct sp_command sp_command_track;
+extern const struct sp_command sp_command_watch;
 extern const struct sp_command sp_command_merge;
 extern const struct sp_command sp_command_snapshot;
 extern const struct sp_command sp_command_diff;
@@ -117,6 +118,8 @@ int sp_command_failed(struct sp_cli *cli, const struct sp_error *err);
  * or gone.
  */
 int sp_print_json(json_t *object);
+/** The same on one line: for a command that prints an object now and then. */
+int sp_print_json_line(json_t *object);
 /**
  * A JSON string. Names and paths need not be UTF-8: what is not ASCII becomes '?' in one that is
  * not.
@@ -133,6 +136,8 @@ void sp_print_command_help(const struct sp_command *command);
 
 /** Columns of the terminal on stdout; 100 if it is none. */
 unsigned sp_output_width(void);
+/** Lines of the terminal on stdout; 0 if it is none. */
+unsigned sp_output_height(void);
 /** True if stdout is a terminal that shows bold and colours, and the user has not set NO_COLOR. */
 bool sp_output_styled(void);
 

@@ -10,9 +10,9 @@
 #include <string.h>
 
 static const struct sp_command *const commands[] = {
-        &sp_command_dump,  &sp_command_restore,  &sp_command_inspect, &sp_command_verify,
-        &sp_command_check, &sp_command_core,     &sp_command_track,   &sp_command_pre_dump,
-        &sp_command_merge, &sp_command_snapshot, &sp_command_diff,
+        &sp_command_dump,     &sp_command_restore, &sp_command_inspect,  &sp_command_verify,
+        &sp_command_check,    &sp_command_core,    &sp_command_track,    &sp_command_watch,
+        &sp_command_pre_dump, &sp_command_merge,   &sp_command_snapshot, &sp_command_diff,
 };
 
 #define COMMAND_COUNT SP_COUNT_OF(commands)

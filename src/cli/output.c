@@ -59,10 +59,9 @@ int sp_command_failed(struct sp_cli *cli, const struct sp_error *err)
 	return SP_EXIT_FAILED;
 }
 
-int sp_print_json(json_t *object)
+static int print_json(json_t *object, size_t flags)
 {
-	int failed = json_dumpf(object, stdout, JSON_INDENT(2)) || putchar('\n') == EOF ||
-	             fflush(stdout);
+	int failed = json_dumpf(object, stdout, flags) || putchar('\n') == EOF || fflush(stdout);
 
 	json_decref(object);
 	if (!failed)
@@ -70,6 +69,16 @@ int sp_print_json(json_t *object)
 	fprintf(stderr, "sealpoint: cannot write the answer: %s\n", strerror(errno));
 	clearerr(stdout); /* it has been said */
 	return SP_EXIT_FAILED;
+}
+
+int sp_print_json(json_t *object)
+{
+	return print_json(object, JSON_INDENT(2));
+}
+
+int sp_print_json_line(json_t *object)
+{
+	return print_json(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
 }
 
 json_t *sp_json_text(const char *text)
@@ -152,6 +161,13 @@ unsigned sp_output_width(void)
 	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
 		return size.ws_col;
 	return 100;
+}
+
+unsigned sp_output_height(void)
+{
+	struct winsize size;
+
+	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_row : 0;
 }
 
 bool sp_output_styled(void)

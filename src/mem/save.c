@@ -67,7 +67,8 @@ static int check_vma(pid_t pid, const struct sp_vma *vma, struct sp_error *err)
 		              "let the program close the device and unmap it before the dump", err);
 	if (vma->flags & SP_VMA_UFFD)
 		return refuse(pid, vma, "registered with a userfaultfd",
-		              "let its owner unregister it (UFFDIO_UNREGISTER) before the dump",
+		              "end a sealpoint watch of it, or let its owner unregister it "
+		              "(UFFDIO_UNREGISTER), before the dump",
 		              err);
 	if (vma->flags & SP_VMA_SHADOW_STACK)
 		return refuse(pid, vma, "a shadow stack",

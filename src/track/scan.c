@@ -97,30 +97,25 @@ int sp_uffd_wake(int uffd, struct sp_range range)
  * full, before regions that have been reported. Hence never before the end of the last region.
  */
 static int scan(int pagemap, struct sp_range *range, struct page_region *regions, size_t room,
-                uint64_t max_pages, uint64_t flags)
+                struct pm_scan_arg args)
 {
-	struct pm_scan_arg args = {
-	        .size = sizeof(args),
-	        .flags = flags,
-	        .start = range->start,
-	        .end = range->end,
-	        .vec = (uintptr_t)regions,
-	        .vec_len = room,
-	        .max_pages = max_pages,
-	        .category_mask = PAGE_IS_WRITTEN,
-	        .return_mask = PAGE_IS_WRITTEN,
-	};
 	uint64_t pages = 0;
 	int count;
 
 	if (!room)
 		return -EINVAL;
+	args.size = sizeof(args);
+	args.start = range->start;
+	args.end = range->end;
+	args.vec = (uintptr_t)regions;
+	args.vec_len = room;
+	args.return_mask = PAGE_IS_WRITTEN;
 	count = ioctl(pagemap, PAGEMAP_SCAN, &args);
 	if (count < 0)
 		return -errno;
-	for (int i = 0; max_pages && i < count; i++)
+	for (int i = 0; args.max_pages && i < count; i++)
 		pages += (regions[i].end - regions[i].start) / SP_PAGE_SIZE;
-	if ((size_t)count < room && (!max_pages || pages < max_pages)) {
+	if ((size_t)count < room && (!args.max_pages || pages < args.max_pages)) {
 		range->start = range->end;
 	} else {
 		uint64_t last = regions[count - 1].end;
@@ -133,14 +128,38 @@ static int scan(int pagemap, struct sp_range *range, struct page_region *regions
 int sp_scan_written(int pagemap, struct sp_range *range, struct page_region *regions, size_t room,
                     uint64_t max_pages)
 {
-	return scan(pagemap, range, regions, room, max_pages, 0);
+	return scan(pagemap, range, regions, room,
+	            (struct pm_scan_arg){.max_pages = max_pages, .category_mask = PAGE_IS_WRITTEN});
 }
 
 int sp_scan_take(int pagemap, struct sp_range *range, struct page_region *regions, size_t room,
                  uint64_t max_pages)
 {
-	return scan(pagemap, range, regions, room, max_pages,
-	            PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC);
+	return scan(pagemap, range, regions, room,
+	            (struct pm_scan_arg){.flags = PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC,
+	                                 .max_pages = max_pages,
+	                                 .category_mask = PAGE_IS_WRITTEN});
+}
+
+/* Guard pages are told apart since Linux 6.15; before, the kernel refuses their bit. */
+int sp_scan_dirty(int pagemap, struct sp_range *range, struct page_region *regions, size_t room,
+                  unsigned flags)
+{
+	uint64_t absent = PAGE_IS_PFNZERO | (flags & SP_SCAN_DIRTY_FILE ? PAGE_IS_FILE : 0);
+	struct pm_scan_arg args = {
+	        .flags = flags & SP_SCAN_DIRTY_TAKE ? PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC
+	                                            : 0,
+	        .category_anyof_mask = PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+	        .category_mask = PAGE_IS_WRITTEN | absent | PAGE_IS_GUARD,
+	        .category_inverted = absent | PAGE_IS_GUARD,
+	};
+	int count = scan(pagemap, range, regions, room, args);
+
+	if (count != -EINVAL)
+		return count;
+	args.category_mask = PAGE_IS_WRITTEN | absent;
+	args.category_inverted = absent;
+	return scan(pagemap, range, regions, room, args);
 }
 
 int sp_scan_protect(int pagemap, struct sp_range range)

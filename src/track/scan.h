@@ -110,6 +110,21 @@ int sp_scan_written(int pagemap, struct sp_range *range, struct page_region *reg
 int sp_scan_take(int pagemap, struct sp_range *range, struct page_region *regions, size_t room,
                  uint64_t max_pages);
 
+enum sp_scan_dirty_flag {
+	SP_SCAN_DIRTY_TAKE = 1, /* protect what is reported, as sp_scan_take() */
+	SP_SCAN_DIRTY_FILE =
+	        2, /* a private mapping of a file: leave out what still is the file's */
+};
+
+/**
+ * As sp_scan_written() or sp_scan_take(), for those who count: reports only written pages that have
+ * contents of their own, in memory or swapped out. No hole, no guard page, and no page of zeros that
+ * was only read; those are left unprotected as well, so no page table is made for a hole. A little
+ * slower than the fast ways; SP_SCAN_DIRTY_FILE much, because the kernel looks up each page.
+ */
+int sp_scan_dirty(int pagemap, struct sp_range *range, struct page_region *regions, size_t room,
+                  unsigned flags);
+
 /**
  * Protects all written pages of a range without saying which. -EPERM as sp_scan_take(), when a part
  * may have been protected.

@@ -13,7 +13,7 @@ _sealpoint() {
 		return
 	fi
 	case $previous in
-	-o | --output | --pidfile | --parent)
+	-o | --output | --pidfile | --parent | --plot)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
 		return
@@ -22,7 +22,7 @@ _sealpoint() {
 		mapfile -t COMPREPLY < <(compgen -W "none 1 3 9 19" -- "$word")
 		return
 		;;
-	--timeout | --unlinked-limit | --every | --keep | --max-chain | --count)
+	--timeout | --unlinked-limit | --every | --keep | --max-chain | --count | --interval)
 		return
 		;;
 	esac
@@ -34,7 +34,7 @@ _sealpoint() {
 		return
 	fi
 	case $command in
-	dump | pre-dump | snapshot)
+	dump | pre-dump | snapshot | watch)
 		mapfile -t COMPREPLY < <(compgen -W "$(cd /proc && printf '%s\n' [0-9]*)" -- "$word")
 		;;
 	track)
