@@ -23,6 +23,8 @@ $(BUILD)/tests/tools/%: tests/tools/%.c $(wildcard tests/tools/*.h) $(LIB)
 	@mkdir -p $(@D)
 	$(call short,CC,$<) $(CC) $(SP_CFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(SP_LIBS)
 
+$(BUILD)/tests/tools/deltas: tests/tools/snapshot.h tests/subjects/changing.h
+
 $(BUILD)/tests/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
 	$(call short,CC,$<) $(CC) $(SP_CFLAGS) $(CFLAGS) -o $@ $<
@@ -53,6 +55,18 @@ mutate:
 	BUILD=$(BUILD) SEALPOINT=$(CURDIR)/$(BUILD)/asan/sealpoint SANITIZED=1 MUTATIONS=3000 \
 		tests/run.sh integration/mutated
 
+# That deltas are exact: in 10,000 steps, or in chains with new seeds for SOAK hours or until one fails.
+check-deltas:
+	tools/install-deps.sh build test
+	+$(MAKE) test-programs
+	DELTAS=many BUILD=$(BUILD) tests/run.sh integration/deltas
+
+SOAK ?= 4
+soak:
+	tools/install-deps.sh build test
+	+$(MAKE) test-programs
+	BUILD=$(BUILD) tests/soak.sh $(SOAK)
+
 # The library with threads that write, read and close at once, under ThreadSanitizer.
 $(BUILD)/tsan/test_write_watch: tests/unit/test_write_watch.c $(WATCH_SRC)
 	@mkdir -p $(@D)
@@ -75,4 +89,4 @@ bench:
 bench-tracking: $(TRACKING_BIN)
 	BUILD=$(BUILD) tests/bench/tracking.sh
 
-.PHONY: bench-tracking check-threads unit subjects test-programs check mutate demo bench
+.PHONY: bench-tracking check-threads check-deltas soak unit subjects test-programs check mutate demo bench

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/uio.h>
 
 #define REGIONS 1024
 
@@ -301,15 +302,62 @@ static int take_range(struct taker *taker, struct sp_range range)
 	return 0;
 }
 
-static int take_tracked(struct taker *taker, struct sp_vma *vma)
+/*
+ * A page that was protected and is discarded counts as written, but not so in mappings of files and
+ * of hugetlb pages, private ones too: there the kernel keeps the protection, in a marker, and gives
+ * it to what comes next. That is the file's page, or a new hugetlb page of zeros. So only a page of
+ * the mapping's own that is not zero can be unchanged.
+ */
+struct discarded {
+	struct taker *taker;
+	const struct sp_vma *vma;
+	uint64_t next; /* behind the last page that may be unchanged */
+};
+
+/* Looks at the beginning: what is not zero there was not discarded. */
+static bool may_be_zero(pid_t pid, uint64_t page)
+{
+	static const uint8_t zeros[SP_PAGE_SIZE];
+	uint8_t bytes[SP_PAGE_SIZE];
+	struct iovec to = {bytes, sizeof(bytes)}, from = {(void *)(uintptr_t)page, sizeof(bytes)};
+
+	return process_vm_readv(pid, &to, 1, &from, 1, 0) != (ssize_t)sizeof(bytes) ||
+	       memcmp(bytes, zeros, sizeof(bytes)) == 0;
+}
+
+static int visit_own(void *context, struct sp_range run, uint64_t categories, struct sp_error *err)
+{
+	struct discarded *discarded = context;
+	struct sp_array *changed = &discarded->taker->cut->changed;
+	uint64_t size = 1ULL << discarded->vma->page_shift;
+
+	if (categories & (PAGE_IS_FILE | PAGE_IS_GUARD))
+		return 0;
+	sp_ranges_add(changed, (struct sp_range){discarded->next, run.start});
+	discarded->next = run.end;
+	for (uint64_t page = run.start; size > SP_PAGE_SIZE && page < run.end; page += size)
+		if (may_be_zero(discarded->taker->cut->session.pid, page))
+			sp_ranges_add(changed, (struct sp_range){page, page + size});
+	return 0;
+}
+
+static int add_discarded(struct taker *taker, const struct sp_vma *vma)
+{
+	struct discarded discarded = {taker, vma, vma->range.start};
+	int rc;
+
+	if (vma->kind != SP_VMA_FILE_PRIVATE && vma->kind != SP_VMA_HUGETLB)
+		return 0;
+	rc = sp_page_scan_walk(&taker->populated, vma->range, visit_own, &discarded, NULL);
+	sp_ranges_add(&taker->cut->changed, (struct sp_range){discarded.next, vma->range.end});
+	return rc;
+}
+
+static int take_protected(struct taker *taker, const struct sp_vma *vma)
 {
 	uint64_t next = vma->range.start;
-	int rc = sp_uffd_register(taker->cut->session.uffd, vma->range);
+	int rc = find_holes(taker, vma->range);
 
-	if (rc < 0)
-		return rc;
-	vma->flags &= ~(uint32_t)SP_VMA_UFFD;
-	rc = find_holes(taker, vma->range);
 	for (size_t i = 0; i < taker->holes.count && rc >= 0; i++) {
 		const struct sp_range *hole = sp_array_at(&taker->holes, i);
 
@@ -318,6 +366,24 @@ static int take_tracked(struct taker *taker, struct sp_vma *vma)
 		next = hole->end;
 	}
 	return rc < 0 ? rc : take_range(taker, (struct sp_range){next, vma->range.end});
+}
+
+/*
+ * All of a mapping that was not registered is new, whatever its pages say: kernels before 6.13 leave
+ * them protected when they are moved, and the empty ones of hugetlb do not count as written.
+ */
+static int take_tracked(struct taker *taker, struct sp_vma *vma)
+{
+	bool joins = sp_scan_check(taker->populated.pagemap, vma->range) < 0;
+	int rc = sp_uffd_register(taker->cut->session.uffd, vma->range);
+
+	if (rc < 0)
+		return rc;
+	vma->flags &= ~(uint32_t)SP_VMA_UFFD;
+	rc = take_protected(taker, vma);
+	if (joins)
+		sp_ranges_add(&taker->cut->changed, vma->range);
+	return rc < 0 ? rc : add_discarded(taker, vma);
 }
 
 /* What neither a layer nor the parent has: never taken for unchanged. */
