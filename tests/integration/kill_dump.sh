@@ -38,8 +38,8 @@ expect_noticed() { # NAME WORDS COMMAND...
 }
 
 # The target goes on: it finds nothing wrong with itself.
-expect_unharmed() { # NAME MODE ROUNDS
-	if ! kill_dumps "$1" "$2" "$3" "$sealpoint" dump PID -o % --leave-running; then
+expect_unharmed() { # NAME MODE ROUNDS [OPTION...]
+	if ! kill_dumps "$1" "$2" "$3" "$sealpoint" dump PID -o % --leave-running "${@:4}"; then
 		not_ok "$TEST_NAME/$1" "$(tail -n 1 "$1.log")"
 		return
 	fi
@@ -56,6 +56,9 @@ expect_noticed "a stop" "stopped" /bin/bash -c 'kill -STOP "$1"; sleep 0.01' bas
 expect_noticed "a death" "dead" /bin/bash -c 'sleep 0.01; kill -KILL "$1"; sleep 0.05' bash PID
 expect_unharmed "random moments" random "${KILL_DUMP_ROUNDS:-700}"
 expect_unharmed "system calls" calls "${KILL_DUMP_CALLS:-300}"
+# That opens a userfaultfd in the target each time.
+expect_unharmed "a session, random moments" random "${KILL_DUMP_SESSION_ROUNDS:-300}" --live
+expect_unharmed "a session, system calls" calls "${KILL_DUMP_SESSION_CALLS:-100}" --live
 for corner in filtered strict deep elsewhere; do
 	subject=(cornered "$corner")
 	expect_unharmed "$corner, random moments" random "${KILL_DUMP_CORNER_ROUNDS:-150}"
