@@ -41,6 +41,7 @@ static void reply(const struct holder *holder, int client, int status, bool with
 	        .status = status,
 	        .generation = holder->session.generation,
 	        .pid = holder->session.pid,
+	        .holder = getpid(),
 	};
 	union {
 		struct cmsghdr header;

@@ -8,7 +8,7 @@
 
 #include "track/session.h"
 
-#define SP_HOLDER_VERSION 1
+#define SP_HOLDER_VERSION 2
 
 enum sp_holder_request {
 	SP_HOLDER_HELLO, /* which session is this? The reply carries the userfaultfd. */
@@ -26,7 +26,8 @@ struct sp_holder_reply {
 	int32_t status; /* 0 or a negative errno */
 	uint8_t id[SP_SESSION_ID_SIZE];
 	uint64_t generation;
-	int64_t pid; /* of the program */
+	int64_t pid;    /* of the program */
+	int64_t holder; /* in the pid namespace that the socket is named by */
 };
 
 /**

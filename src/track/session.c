@@ -135,6 +135,7 @@ static int ask(struct sp_session *session, enum sp_holder_request request, int *
 	if (rc < 0)
 		return rc;
 	session->generation = reply.generation;
+	session->holder = (pid_t)reply.holder;
 	memcpy(session->id, reply.id, sizeof(session->id));
 	return 0;
 }
@@ -156,8 +157,6 @@ int sp_session_find(struct sp_session *session, pid_t pid, struct sp_error *err)
 {
 	struct sockaddr_un address;
 	sp_cleanup_close int fd = -1;
-	struct ucred peer;
-	socklen_t size = sizeof(peer);
 	int rc = socket_address(pid, &address, err);
 
 	*session = SP_SESSION_NONE;
@@ -178,8 +177,6 @@ int sp_session_find(struct sp_session *session, pid_t pid, struct sp_error *err)
 	if (!sp_holder_peer_is_trusted(fd))
 		return sp_fail(err, EPERM, "what answers at %s belongs to another user",
 		               address.sun_path);
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0)
-		session->holder = peer.pid;
 	session->socket = sp_steal_fd(&fd);
 	rc = ask(session, SP_HOLDER_HELLO, &session->uffd);
 	if (rc == 0 && session->uffd >= 0)

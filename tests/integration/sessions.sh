@@ -1,0 +1,125 @@
+#!/bin/bash
+# A tracking session that no longer tells what was written is never believed: whatever ends it or comes between two
+# cuts, the next dump stores full contents and says why, and the one after it is a delta again.
+#
+# shellcheck source=tests/lib.sh
+source "$TOP/tests/lib.sh"
+
+images=0
+next() { # dumps the program on the checkpoint before
+	: >dump.log
+	images=$((images + 1))
+	dump "$pid" "c$images" --leave-running --parent "c$((images - 1))"
+}
+
+expect_delta() { # CASE
+	next
+	! grep -q 'full contents' dump.log || die "$1: no delta: $(<dump.log)"
+}
+
+expect_full() { # CASE WORDS
+	next
+	grep -q "full contents are stored: .*$2" dump.log || die "$1: no \"$2\", but: $(<dump.log)"
+	expect_delta "after $1"
+	ok "$TEST_NAME/$1"
+}
+
+status_of() { "$sealpoint" track status "$pid" --json | sed -n "s/.*\"$1\": \"\?\([0-9a-z]*\).*/\1/p"; }
+
+# Starts a dump and stops it when it has cut, but not committed yet. Sets HELD.
+hold_dump() {
+	local before try
+	for ((try = 0; try < 100; try++)); do
+		before=$(status_of generation)
+		"$sealpoint" dump "$pid" -o "held$try" --leave-running --parent "c$images" >held.log 2>&1 &
+		HELD=$!
+		until [[ $(status_of generation) != "$before" ]] || is_gone "$HELD"; do :; done
+		kill -STOP "$HELD"
+		[[ -d held$try || $(state_of "$HELD") == Z ]] || return 0
+		kill -CONT "$HELD"
+		wait "$HELD"
+	done
+	die "no dump could be held between its cut and its commit"
+}
+
+start_subject writing
+pid=$SUBJECT_PID
+dump "$pid" c0 --leave-running --track
+expect_delta "undisturbed"
+
+kill -KILL "$(status_of holder)"
+expect_full "a killed holder" "the tracking session of that time has ended"
+
+mkdir small
+mount -t tmpfs -o size=64k small small
+"$sealpoint" dump "$pid" -o small/image --leave-running --parent "c$images" >failed.log 2>&1 &&
+	die "a dump to a full disk has succeeded"
+grep -q 'No space left' failed.log || die "a full disk: $(<failed.log)"
+expect_full "a full disk" "it is not the last that was cut"
+
+hold_dump
+kill -KILL "$HELD"
+wait "$HELD" 2>/dev/null
+expect_full "a killed dump" "it is not the last that was cut"
+
+hold_dump
+"$sealpoint" dump "$pid" -o second --leave-running --parent "c$images" >second.log 2>&1 && die "two dumps at a time"
+grep -q "another command is just saving what process $pid .*wait until it has ended" second.log ||
+	die "two dumps at a time: $(<second.log)"
+kill -CONT "$HELD"
+wait "$HELD" || die "the first of two dumps: $(<held.log)"
+ok "$TEST_NAME/two dumps at a time"
+expect_full "a dump by another" "it is not the last that was cut"
+
+# What listens there is another user's: it gets no say.
+holder=$(status_of holder)
+socket=$(find /run/sealpoint -name "track-$(stat -L -c %i /proc/self/ns/pid)-$pid")
+mv "$socket" "$socket.away"
+python3 - "$socket" >impostor.out <<'PROGRAM' &
+import os, socket, sys, time
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind(sys.argv[1])
+os.seteuid(65534)
+listener.listen()
+print("listening", flush=True)
+time.sleep(60)
+PROGRAM
+impostor=$!
+wait_until 10 test -s impostor.out || die "nobody listens at $socket"
+"$sealpoint" dump "$pid" -o impostor --leave-running --parent "c$images" >impostor.log 2>&1 &&
+	die "a session of another user was used"
+grep -q "what answers at $socket belongs to another user" impostor.log || die "another user: $(<impostor.log)"
+kill "$impostor"
+wait "$impostor" 2>/dev/null
+mv "$socket.away" "$socket"
+[[ $(status_of holder) == "$holder" ]] || die "the session is not found again"
+expect_delta "another user's session"
+ok "$TEST_NAME/another user's session"
+
+# The holder ends with its program; another one with the same process id has nothing to do with it.
+kill -KILL "$pid"
+wait "$pid" 2>/dev/null
+wait_until 10 is_gone "$holder" || die "the holder has survived its program"
+rewind_subject
+echo $((pid - 1)) >/proc/sys/kernel/ns_last_pid
+exec_alone "$subjects/writing" <go >out 2>&1 &
+[[ $! == "$pid" ]] || die "the process id was not used again"
+wait_until 30 ready_or_gone "$pid"
+expect_full "a process id used again" "the tracking session of that time has ended"
+kill -KILL "$pid"
+wait "$pid" 2>/dev/null
+
+# Another program in the same process.
+# shellcheck disable=SC2016
+start_program bash -c 'until [[ -s trigger ]]; do :; done; exec sleep 1000'
+pid=$PROGRAM_PID
+dump "$pid" d0 --leave-running --track
+rm -rf "c$images" && mv d0 "c$images"
+expect_delta "before execve"
+holder=$(status_of holder)
+echo go >trigger
+is_sleep() { [[ $(<"/proc/$pid/comm") == sleep ]]; }
+wait_until 10 is_sleep || die "no sleep"
+expect_full "execve" "the tracking session of that time has ended"
+is_gone "$holder" || die "the holder of the program before execve is still there"
+kill -KILL "$pid"
