@@ -8,8 +8,8 @@
 # memory; programs find there what they find here. The first process (init) runs guest.sh, and the machine ends:
 #
 # - `sealpoint check`;
-# - tests/run.sh with the selection, by default those of write tracking, for its backends that this kernel lacks, and a few subjects in mode
-#   "kill";
+# - tests/run.sh with the selection, by default write tracking, for the backends that this kernel lacks, and a few
+#   subjects in mode "kill";
 # - subjects that were dumped there arrive here (travel.sh): kernel, vDSO and the layout of extended registers
 #   differ; those that were dumped here are refused there, where the processor has fewer features.
 #
@@ -18,7 +18,8 @@
 set -u
 TOP=$(cd "$(dirname "$0")/../.." && pwd)
 BUILD=$(cd "$TOP" && realpath -m "${BUILD:-build}")
-TESTS=${*:-unit/test_scan unit/test_write_watch subject/basic/kill subject/threads/kill subject/sealed/kill subject/epoll/kill subject/unix_listen/kill}
+tracking="unit/test_scan unit/test_write_watch"
+TESTS=${*:-$tracking subject/basic/kill subject/threads/kill subject/sealed/kill subject/epoll/kill subject/unix_listen/kill}
 TRAVELLERS=${VM_TRAVELLERS:-basic vdso_clock registers threads signals timers blocked_calls pages epoll sealed}
 TRAVEL=$BUILD/vm/travel
 export TOP BUILD
