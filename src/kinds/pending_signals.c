@@ -106,21 +106,6 @@ static int save_shared(struct sp_facet_saver *saver, struct sp_blob *body, struc
 	return save_queue(saver, "ShdPnd", PTRACE_PEEKSIGINFO_SHARED, body, err);
 }
 
-/*
- * The signal that ends the stub's batches is the one that is not blocked. If the program has one of
- * that number pending, batches end in the other, slower way from here on, and it is blocked as
- * well.
- */
-static int block_all(struct sp_remote *remote, struct sp_error *err)
-{
-	uint64_t all = ~0ULL;
-
-	remote->marker_signal = 0;
-	if (ptrace(PTRACE_SETSIGMASK, remote->driver->tid, sizeof(all), &all) < 0)
-		return sp_fail_errno(err, errno, "cannot block all signals");
-	return 0;
-}
-
 static int queue_one(struct sp_facet_builder *builder, ProtobufCBinaryData saved, bool shared,
                      struct sp_error *err)
 {
@@ -134,7 +119,7 @@ static int queue_one(struct sp_facet_builder *builder, ProtobufCBinaryData saved
 		return sp_fail(err, EBADMSG, "a pending signal has %zu bytes", saved.len);
 	memcpy(&info, saved.data, sizeof(info));
 	if (info.si_signo == remote->marker_signal)
-		rc = block_all(remote, err);
+		rc = sp_remote_block_signals(remote, err);
 	if (rc == 0)
 		rc = sp_batch_make_room(remote, err);
 	if (rc < 0)

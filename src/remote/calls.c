@@ -34,22 +34,43 @@ static int next_stop(const struct sp_remote *remote, int *status, struct sp_erro
 	return 0;
 }
 
+static bool is_event(int status)
+{
+	return status >> 16 != 0;
+}
+
+/*
+ * The signal that ends batches, but sent by somebody else: the program which the stub is to become
+ * must get it. In a dump there is no need: the program ignores the signal that was chosen.
+ */
+static int keep_foreign(struct sp_remote *remote, int status, struct sp_error *err)
+{
+	siginfo_t info;
+
+	if (remote->heals || is_event(status) || WSTOPSIG(status) != remote->marker_signal)
+		return 0;
+	if (ptrace(PTRACE_GETSIGINFO, remote->driver->tid, 0, &info) < 0)
+		return refuse_dead(remote, err);
+	if ((info.si_code != SI_TKILL || info.si_pid != remote->process->pid) &&
+	    !remote->foreign.si_signo)
+		remote->foreign = info;
+	return 0;
+}
+
 /*
  * Lets the driver go on to its next stop, with the signal that it was about to take at the last one,
  * if it is to have that; there is none any more afterwards.
  */
-static int resume(const struct sp_remote *remote, enum __ptrace_request how, int *signal,
-                  int *status, struct sp_error *err)
+static int resume(struct sp_remote *remote, enum __ptrace_request how, int *signal, int *status,
+                  struct sp_error *err)
 {
+	int rc;
+
 	if (ptrace(how, remote->driver->tid, 0, *signal) < 0)
 		return refuse_dead(remote, err);
 	*signal = 0;
-	return next_stop(remote, status, err);
-}
-
-static bool is_event(int status)
-{
-	return status >> 16 != 0;
+	rc = next_stop(remote, status, err);
+	return rc ? rc : keep_foreign(remote, *status, err);
 }
 
 static bool is_syscall_stop(int status)
@@ -115,7 +136,7 @@ static int run_to_marker(struct sp_remote *remote, struct sp_error *err)
 }
 
 /* Lets the driver run to the entry, or the exit, of its next system call. */
-static int run_to_syscall_stop(const struct sp_remote *remote, struct user_regs_struct *general,
+static int run_to_syscall_stop(struct sp_remote *remote, struct user_regs_struct *general,
                                struct sp_error *err)
 {
 	int status, rc, signal = 0;
@@ -131,7 +152,7 @@ static int run_to_syscall_stop(const struct sp_remote *remote, struct user_regs_
 }
 
 /* Runs the one system call that the registers are set for, to the stop behind it. */
-int sp_remote_run_aimed(const struct sp_remote *remote, int64_t *result, struct sp_error *err)
+int sp_remote_run_aimed(struct sp_remote *remote, int64_t *result, struct sp_error *err)
 {
 	struct user_regs_struct general;
 	int rc = run_to_syscall_stop(remote, &general, err);
@@ -143,7 +164,7 @@ int sp_remote_run_aimed(const struct sp_remote *remote, int64_t *result, struct 
 	return rc;
 }
 
-int sp_remote_stop(const struct sp_remote *remote, struct sp_error *err)
+int sp_remote_stop(struct sp_remote *remote, struct sp_error *err)
 {
 	int status, rc, signal = 0;
 

@@ -28,6 +28,12 @@ static int set_signal_mask(pid_t tid, uint64_t mask, struct sp_error *err)
 	return sp_fail_errno(err, errno, "cannot set the signal mask of thread %d", tid);
 }
 
+int sp_remote_block_signals(struct sp_remote *remote, struct sp_error *err)
+{
+	remote->marker_signal = 0;
+	return set_signal_mask(remote->driver->tid, ~0ULL, err);
+}
+
 /* Writes the driver's healing stack: the address of munmap(2), and the frame behind it. */
 int sp_driver_write_frame(struct sp_remote *remote, struct sp_error *err)
 {

@@ -245,6 +245,35 @@ int sp_remote_open_stub(struct sp_remote *remote, struct sp_process *process,
 
 /* --- changing the driver, closing --- */
 
+/*
+ * The signal from outside that the driver has taken instead of the program: it queues it for itself
+ * again, which nobody else could do without saying that it comes from somebody else. Blocked, it
+ * stays pending until the program runs.
+ */
+static int give_back_foreign(struct sp_remote *remote, struct sp_error *err)
+{
+	siginfo_t info = remote->foreign;
+	uint64_t signal = (uint64_t)info.si_signo, pid = (uint64_t)remote->process->pid;
+	const char *label = "queue a signal";
+	remote_addr place;
+	int rc;
+
+	if (!info.si_signo)
+		return 0;
+	remote->foreign.si_signo = 0;
+	rc = sp_remote_block_signals(remote, err);
+	if (rc)
+		return rc;
+	sp_batch_begin(remote);
+	place = sp_batch_put(remote, &info, sizeof(info));
+	if (info.si_code == SI_TKILL)
+		sp_batch_call(remote, label, SYS_rt_tgsigqueueinfo, pid,
+		              (uint64_t)remote->driver->tid, signal, place, 0, 0);
+	else
+		sp_batch_call(remote, label, SYS_rt_sigqueueinfo, pid, signal, place, 0, 0, 0);
+	return sp_batch_run(remote, err);
+}
+
 int sp_remote_drive(struct sp_remote *remote, struct sp_thread *driver, struct sp_error *err)
 {
 	struct sp_thread *old = remote->driver;
@@ -253,6 +282,9 @@ int sp_remote_drive(struct sp_remote *remote, struct sp_thread *driver, struct s
 
 	if (driver == old)
 		return 0;
+	rc = give_back_foreign(remote, err);
+	if (rc)
+		return rc;
 	if (old_engaged) {
 		if ((!remote->marker_signal || remote->one_by_one) &&
 		    (rc = sp_remote_stop(remote, err)))
@@ -310,7 +342,12 @@ int sp_remote_close(struct sp_remote *remote, struct sp_error *err)
 	if (!remote->code)
 		return 0;
 	if (remote->engaged) {
-		rc = unmap_pages(remote, err);
+		if (!remote->heals) /* no signal is taken any more */
+			rc = sp_remote_block_signals(remote, err);
+		if (!rc)
+			rc = give_back_foreign(remote, err);
+		if (!rc)
+			rc = unmap_pages(remote, err);
 		if (!rc)
 			rc = sp_remote_stop(remote, err);
 		if (!rc)

@@ -25,6 +25,8 @@
 #include "remote/foothold.h"
 #include "remote/process.h"
 
+#include <signal.h>
+
 /* Room for the calls, strings and structures of a batch. */
 #define SP_REMOTE_DATA_SIZE (512ULL << 10)
 #define SP_REMOTE_CALLS_MAX 2048
@@ -34,12 +36,14 @@ struct sp_remote {
 	struct sp_process *process;
 	struct sp_thread *driver;
 	struct sp_foothold foothold;
-	bool heals;          /* a dump: the target must survive us; false for a stub that we made */
-	bool one_by_one;     /* a driver is under seccomp: no batches */
-	bool data_writable;  /* the data pages are not read-only any more */
-	bool engaged;        /* the driver's registers are ours at the moment */
-	remote_addr code;    /* start of the temporary mapping; 0: not open */
-	int marker_signal;   /* ends a batch with one stop; 0: stop at every system call instead */
+	bool heals;         /* a dump: the target must survive us; false for a stub that we made */
+	bool one_by_one;    /* a driver is under seccomp: no batches */
+	bool data_writable; /* the data pages are not read-only any more */
+	bool engaged;       /* the driver's registers are ours at the moment */
+	remote_addr code;   /* start of the temporary mapping; 0: not open */
+	int marker_signal;  /* ends a batch with one stop; 0: stop at every system call instead */
+	siginfo_t
+	        foreign; /* such a signal that came from outside for the driver; si_signo 0: none */
 	unsigned frame_slot; /* which of the two frames in the target is the driver's */
 	size_t frame_slot_size;
 	struct sp_array calls;  /* struct sp_call: the batch under construction */
@@ -67,6 +71,12 @@ int sp_remote_open_stub(struct sp_remote *remote, struct sp_process *process,
  * Makes another stopped thread of the same process the driver; the old one gets its registers back.
  */
 int sp_remote_drive(struct sp_remote *remote, struct sp_thread *driver, struct sp_error *err);
+
+/**
+ * Blocks all signals of the driver, so that those which it sends itself stay pending. Batches end in
+ * another, slower way from here on: the signal that ends them is the one that was not blocked.
+ */
+int sp_remote_block_signals(struct sp_remote *remote, struct sp_error *err);
 
 /**
  * Unmaps the temporary pages and gives the driver its registers back (raw ones, inside a signal

@@ -29,14 +29,14 @@ int sp_remote_run_batch(struct sp_remote *remote, size_t calls, struct sp_error 
 /** Makes one call, if `remote->one_by_one`, and sets its result. */
 int sp_remote_run_alone(struct sp_remote *remote, struct sp_call *call, struct sp_error *err);
 /** Runs the call that the driver's registers are set for. */
-int sp_remote_run_aimed(const struct sp_remote *remote, int64_t *result, struct sp_error *err);
+int sp_remote_run_aimed(struct sp_remote *remote, int64_t *result, struct sp_error *err);
 
 /**
  * Brings the driver to a stop inside the kernel's signal handling, without executing anything more.
  * Only there does the kernel finish an interrupted system call when the registers are put back
  * (restart.c).
  */
-int sp_remote_stop(const struct sp_remote *remote, struct sp_error *err);
+int sp_remote_stop(struct sp_remote *remote, struct sp_error *err);
 
 /* --- the registers of the driver (driver.c) --- */
 
