@@ -4,7 +4,8 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/interrupt.h"
-#include "engine/watch.h"
+#include "cli/worker.h"
+#include "engine/engine.h"
 #include "proc/stat.h"
 
 #include <errno.h>
@@ -229,6 +230,8 @@ static int run(struct sp_cli *cli)
 	operands = sp_operands(cli, (const char *const[]){"PID", NULL});
 	if (!operands || !sp_parse_pid(cli, operands[0], &watch.pid))
 		return SP_EXIT_USAGE;
+	if (!sp_dump_may_be_killed(watch.pid) && !sp_worker_begin(&status))
+		return status;
 	if (open_plot(&watch)) {
 		status = watch_process(&watch);
 	} else {

@@ -143,6 +143,17 @@ static double per_second(uint64_t pages, uint64_t ns)
 	return ns ? (double)pages * 1e9 / (double)ns : 0;
 }
 
+/* Pages that are written seldom are not 0. */
+static struct sp_text show_pages(double pages_per_second)
+{
+	struct sp_text text;
+
+	if (pages_per_second >= 10 || pages_per_second == 0)
+		return sp_show_count((uint64_t)pages_per_second);
+	snprintf(text.text, sizeof(text.text), "%.2g", pages_per_second);
+	return text;
+}
+
 static struct sp_text show_rate(double pages_per_second)
 {
 	struct sp_text text = sp_show_bytes((uint64_t)(pages_per_second * SP_PAGE_SIZE));
@@ -166,9 +177,8 @@ static void print_head(struct frame *frame, const struct sp_sampler *sampler)
 		fprintf(frame->out, "  %s", news);
 		end_line(frame);
 	}
-	fprintf(frame->out, "  dirty    %s pages/s, %s, in the last %s",
-	        sp_show_count((uint64_t)rate).text, show_rate(rate).text,
-	        sp_show_duration(sample->interval_ns).text);
+	fprintf(frame->out, "  dirty    %s pages/s, %s, in the last %s", show_pages(rate).text,
+	        show_rate(rate).text, sp_show_duration(sample->interval_ns).text);
 	end_line(frame);
 	fprintf(frame->out, "  tracked  %s", sp_show_bytes(sample->tracked_bytes).text);
 	if (sample->untracked_bytes)
@@ -240,8 +250,7 @@ static void print_mapping(struct frame *frame, const struct sp_sample *sample,
 
 	sp_vma_describe_prot(mapping->vma->prot, mapping->vma->flags, prot);
 	fprintf(frame->out, "%12" PRIx64 "  %s %6s %10s  ", mapping->range.start, prot,
-	        sp_show_short_bytes(sp_range_size(mapping->range)).text,
-	        sp_show_count((uint64_t)rate).text);
+	        sp_show_short_bytes(sp_range_size(mapping->range)).text, show_pages(rate).text);
 	used = print_heat(frame, mapping, cells);
 	if (what[0]) {
 		fprintf(frame->out, "%*s", (int)(cells - used) + 2, "");

@@ -66,8 +66,8 @@ int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result
             struct sp_error *err);
 
 /**
- * False if the target could be harmed should the calling process be killed during sp_dump()
- * (docs/architecture.md): then somebody should stand in front of it.
+ * False if the target could be harmed should the calling process be killed while it drives the
+ * target, as in sp_dump() (docs/architecture.md): then somebody should stand in front of it.
  */
 bool sp_dump_may_be_killed(pid_t pid);
 
