@@ -15,6 +15,8 @@
 #define BATCH 512
 /* Pages of one step where mirrors are merged. */
 #define MERGED_PAGES 4096
+/* Below that, looking ahead is cheaper than crossing unwritten memory in small steps. */
+#define SMALL_STEP 512
 #define MIRRORS_MAX 64
 
 /* In the order in which they are tried. */
@@ -231,28 +233,64 @@ static int regions_of_bits(const struct sp_write_watch *watch, const uint64_t *b
 	return count;
 }
 
-/*
- * All mirrors, for so many pages that the result has room whatever it is: every other page may be
- * written. After an error in the middle, some mirrors have been reset: then all is reported.
- */
-static int get_merged(struct sp_write_watch *watch, struct sp_range *range, bool reset,
-                      struct page_region *regions, size_t room, uint64_t max_pages)
+static struct sp_range first_pages(const struct sp_write_watch *watch, struct sp_range range,
+                                   uint64_t pages)
 {
-	uint64_t bits[MERGED_PAGES / 64] = {0}, pages = 2 * room - 1;
-	struct sp_range part = *range;
-	int rc = 0;
+	if (sp_range_size(range) / watch->page_size > pages)
+		range.end = range.start + pages * watch->page_size;
+	return range;
+}
 
-	pages = pages < MERGED_PAGES ? pages : MERGED_PAGES;
-	pages = max_pages && max_pages < pages ? max_pages : pages;
-	if (sp_range_size(part) / watch->page_size > pages)
-		part.end = part.start + pages * watch->page_size;
+/* All mirrors. After an error in the middle, some have been reset: then all pages are reported. */
+static int merge(struct sp_write_watch *watch, struct sp_range range, bool reset,
+                 uint64_t bits[MERGED_PAGES / 64])
+{
+	memset(bits, 0, MERGED_PAGES / 8);
 	for (size_t i = 0; i < watch->count; i++) {
-		rc = merge_area(watch, &watch->areas[i], part, reset, bits);
+		int rc = merge_area(watch, &watch->areas[i], range, reset, bits);
+
 		if (rc < 0 && !(reset && i))
 			return rc;
 		if (rc < 0)
-			memset(bits, 0xff, sizeof(bits));
+			memset(bits, 0xff, MERGED_PAGES / 8);
 	}
+	return 0;
+}
+
+/* Moves on to the next written page, at most a step far: what was not written needs no reset. */
+static int skip_unwritten(struct sp_write_watch *watch, struct sp_range *range)
+{
+	struct sp_range step = first_pages(watch, *range, MERGED_PAGES);
+	uint64_t bits[MERGED_PAGES / 64];
+	int rc = merge(watch, step, false, bits);
+
+	for (uint64_t page = 0; rc == 0 && step.start < step.end; page++) {
+		if (bits[page / 64] >> page % 64 & 1)
+			break;
+		step.start += watch->page_size;
+	}
+	range->start = step.start;
+	return rc;
+}
+
+/* So many pages that the result has room whatever it is: every other page may be written. */
+static int get_merged(struct sp_write_watch *watch, struct sp_range *range, bool reset,
+                      struct page_region *regions, size_t room, uint64_t max_pages)
+{
+	uint64_t bits[MERGED_PAGES / 64], pages = 2 * room - 1;
+	struct sp_range part;
+	int rc = 0;
+
+	if (max_pages && max_pages < pages)
+		pages = max_pages;
+	if (pages < SMALL_STEP)
+		rc = skip_unwritten(watch, range);
+	if (rc < 0 || range->start == range->end)
+		return rc;
+	part = first_pages(watch, *range, pages < MERGED_PAGES ? pages : MERGED_PAGES);
+	rc = merge(watch, part, reset, bits);
+	if (rc < 0)
+		return rc;
 	range->start = part.end;
 	return regions_of_bits(watch, bits, part, regions);
 }

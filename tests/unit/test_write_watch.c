@@ -434,6 +434,38 @@ static void a_write_through_any_mirror_counts(void **state)
 		munmap(mirrors[i], SIZE);
 }
 
+/* Mirrors are merged in steps of a few thousand pages; room for one range makes steps of one page. */
+static void steps_of_merging_do_not_show(void **state)
+{
+	size_t pages = 5000, size = pages * SP_PAGE_SIZE;
+	sp_cleanup_close int fd = memfd_create("mirrors", MFD_CLOEXEC);
+	struct sp_write_watch *watch;
+	char *mirrors[2];
+
+	assert_int_equal(ftruncate(fd, (off_t)size), 0);
+	mirrors[0] = map_memory(size, MAP_SHARED, fd);
+	mirrors[1] = map_memory(size, MAP_SHARED, fd);
+	assert_int_equal(sp_write_watch_open_mirrored(&watch, mirrors, 2, size, backend_of(state)),
+	                 0);
+	for (size_t room = 2; room >= 1; room--) {
+		struct sp_span left = {mirrors[0], mirrors[0] + size}, ranges[2];
+
+		for (size_t i = 0; i < pages; i++)
+			write_page(mirrors[i % 512 < 100], i);
+		assert_int_equal(sp_write_watch_ranges(watch, &left, SP_WRITE_WATCH_RESET, ranges,
+		                                       room == 2 ? 2 : 1),
+		                 1);
+		assert_ptr_equal(ranges[0].start, mirrors[0]);
+		if (room == 2)
+			assert_ptr_equal(ranges[0].end, mirrors[0] + size);
+		else
+			assert_ptr_equal(ranges[0].end, left.start);
+	}
+	sp_write_watch_close(watch);
+	munmap(mirrors[0], size);
+	munmap(mirrors[1], size);
+}
+
 static int in_child(struct sp_write_watch *watch, char *memory, enum sp_write_watch_backend backend)
 {
 	struct sp_write_watch *own;
@@ -845,6 +877,7 @@ static const struct CMUnitTest contract[] = {
         cmocka_unit_test(watches_do_not_disturb_each_other),
         cmocka_unit_test(memory_is_watched_once),
         cmocka_unit_test(a_write_through_any_mirror_counts),
+        cmocka_unit_test(steps_of_merging_do_not_show),
         cmocka_unit_test(a_child_of_fork_has_ordinary_memory),
         cmocka_unit_test(without_privileges),
         cmocka_unit_test(hugetlb_memory_is_reported_in_its_pages),
