@@ -377,9 +377,11 @@ static int take_tracked(struct taker *taker, struct sp_vma *vma)
 	bool joins = sp_scan_check(taker->populated.pagemap, vma->range) < 0;
 	int rc = sp_uffd_register(taker->cut->session.uffd, vma->range);
 
+	/* Only EBUSY says that it is somebody else's; else it has gone since the list was read. */
+	if (rc != -EBUSY)
+		vma->flags &= ~(uint32_t)SP_VMA_UFFD;
 	if (rc < 0)
 		return rc;
-	vma->flags &= ~(uint32_t)SP_VMA_UFFD;
 	rc = take_protected(taker, vma);
 	if (joins)
 		sp_ranges_add(&taker->cut->changed, vma->range);

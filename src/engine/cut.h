@@ -54,7 +54,8 @@ int sp_cut_begin(struct sp_cut *cut, pid_t pid, enum sp_cut_session which, const
                  uint64_t deadline_ns, struct sp_log *log, struct sp_error *err);
 /**
  * Takes what has changed in these mappings into cut->changed, together with what nobody has saved
- * yet. Mappings that can be tracked join the session, and lose their flag SP_VMA_UFFD: it is ours.
+ * yet. Mappings that can be tracked join the session, and lose their flag SP_VMA_UFFD unless it is
+ * somebody else's.
  */
 int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, struct sp_error *err);
 /** After cut->changed has been saved (sp_memory_save() has noted huge pages in `vmas`). */
