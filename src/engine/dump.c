@@ -57,11 +57,12 @@ struct dump {
 
 /*
  * The mappings, with what is only in smaps, which takes long: the kernel walks the page tables for
- * it. A list that was read while the program ran serves as long as maps has not changed.
+ * it. A list that was read while the program ran serves if it says what maps says, as long as that
+ * has not changed.
  */
 static int read_mappings(struct dump *dump, struct sp_error *err)
 {
-	sp_cleanup_free char *maps = NULL, *after = NULL;
+	sp_cleanup_free char *maps = NULL;
 	pid_t pid = dump->options->pid;
 	int rc = sp_proc_read(pid, "maps", &maps, NULL, err);
 
@@ -70,10 +71,7 @@ static int read_mappings(struct dump *dump, struct sp_error *err)
 	free(sp_steal_ptr(&dump->maps));
 	sp_vma_list_release(&dump->vmas);
 	rc = sp_vma_list_read(pid, &dump->vmas, err);
-	if (rc || dump->frozen)
-		return rc;
-	rc = sp_proc_read(pid, "maps", &after, NULL, err);
-	if (!rc && !strcmp(maps, after))
+	if (!rc && !dump->frozen && sp_vma_list_agrees(&dump->vmas, maps))
 		dump->maps = sp_steal_ptr(&maps);
 	return rc;
 }

@@ -161,6 +161,21 @@ static void complete(struct sp_vma *vma)
 	vma->kind = classify(vma);
 }
 
+/*
+ * A mapping that has grown downward, or was merged, between two pieces of the list is shown with
+ * what was shown before it as well: only the rest of it is new.
+ */
+static bool leave_out_overlap(const struct sp_array *vmas, struct sp_vma *vma)
+{
+	const struct sp_vma *before = vmas->count > 1 ? vma - 1 : NULL;
+
+	if (!before || before->range.end <= vma->range.start)
+		return true;
+	vma->offset += before->range.end - vma->range.start;
+	vma->range.start = before->range.end;
+	return vma->range.start < vma->range.end;
+}
+
 int sp_vma_list_parse(char *text, struct sp_array *vmas, struct sp_error *err)
 {
 	struct sp_vma *vma = NULL;
@@ -176,7 +191,7 @@ int sp_vma_list_parse(char *text, struct sp_array *vmas, struct sp_error *err)
 		if (vma)
 			complete(vma);
 		vma = sp_array_push(vmas);
-		if (parse_header(line, vma) < 0) {
+		if (parse_header(line, vma) < 0 || !leave_out_overlap(vmas, vma)) {
 			sp_vma_list_release(vmas);
 			return sp_fail(err, EINVAL, "unexpected line in smaps: \"%.80s\"", line);
 		}
@@ -219,6 +234,27 @@ int sp_vma_list_read(pid_t pid, struct sp_array *vmas, struct sp_error *err)
 	for (size_t i = 0; i < vmas->count; i++)
 		recognise_device(pid, sp_array_at(vmas, i));
 	return 0;
+}
+
+static bool is_same_mapping(const struct sp_vma *a, const struct sp_vma *b)
+{
+	return a->range.start == b->range.start && a->range.end == b->range.end &&
+	       a->prot == b->prot && !((a->flags ^ b->flags) & SP_VMA_SHARED) &&
+	       a->offset == b->offset && a->dev_major == b->dev_major &&
+	       a->dev_minor == b->dev_minor && a->inode == b->inode && !strcmp(a->path, b->path);
+}
+
+bool sp_vma_list_agrees(const struct sp_array *vmas, const char *maps)
+{
+	sp_cleanup(sp_vma_list_release) struct sp_array named = {0};
+	sp_cleanup_free char *text = sp_strdup(maps);
+
+	if (sp_vma_list_parse(text, &named, NULL) < 0 || named.count != vmas->count)
+		return false;
+	for (size_t i = 0; i < named.count; i++)
+		if (!is_same_mapping(sp_array_at(&named, i), sp_array_at(vmas, i)))
+			return false;
+	return true;
 }
 
 void sp_vma_list_release(struct sp_array *vmas)

@@ -27,6 +27,8 @@ struct sp_vma {
 
 /**
  * Reads /proc/PID/smaps. `vmas` holds struct sp_vma, ascending; release with sp_vma_list_release().
+ * The kernel shows the list in pieces: of a process that runs it may be one that never was, where
+ * this mapping is as it was before, and that one as it is now, or missing.
  */
 int sp_vma_list_read(pid_t pid, struct sp_array *vmas, struct sp_error *err);
 /**
@@ -34,6 +36,8 @@ int sp_vma_list_read(pid_t pid, struct sp_array *vmas, struct sp_error *err);
  * alone.
  */
 int sp_vma_list_parse(char *text, struct sp_array *vmas, struct sp_error *err);
+/** Whether a list names the mappings that the text of /proc/PID/maps names, and no others. */
+bool sp_vma_list_agrees(const struct sp_array *vmas, const char *maps);
 void sp_vma_list_release(struct sp_array *vmas);
 /** The VMA that contains `address`, or NULL. */
 struct sp_vma *sp_vma_find(const struct sp_array *vmas, uint64_t address);

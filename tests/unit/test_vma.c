@@ -96,10 +96,66 @@ static void a_name_may_contain_brackets(void **state)
 	assert_string_equal(vma->name, "a[0]: b");
 }
 
+/* As the kernel shows a list while the program runs: the second has become part of the third. */
+static void what_is_shown_twice_is_listed_once(void **state)
+{
+	sp_cleanup(sp_vma_list_release) struct sp_array vmas = {0};
+	char text[] = "1000-2000 rw-p 0 0:0 0\n"
+	              "4000-6000 r--p 00001000 fe:00 9 /a\nVmFlags: rd\n"
+	              "3000-9000 r--p 00000000 fe:00 9 /a\nVmFlags: rd nr\n"
+	              "a000-b000 rw-p 0 0:0 0\n";
+	struct sp_error err = {0};
+	const struct sp_vma *rest;
+
+	assert_int_equal(sp_vma_list_parse(text, &vmas, &err), 0);
+	assert_int_equal(vmas.count, 4);
+	rest = sp_vma_find(&vmas, 0x6000);
+	assert_int_equal(rest->range.start, 0x6000);
+	assert_int_equal(rest->range.end, 0x9000);
+	assert_int_equal(rest->offset, 0x3000);
+	assert_int_equal(rest->flags, SP_VMA_NO_RESERVE);
+	assert_int_equal(sp_vma_find(&vmas, 0x5000)->range.start, 0x4000);
+}
+
+static bool agree(const char *smaps, const char *maps)
+{
+	sp_cleanup(sp_vma_list_release) struct sp_array vmas = {0};
+	sp_cleanup_free char *text = sp_strdup(smaps);
+	struct sp_error err = {0};
+
+	assert_int_equal(sp_vma_list_parse(text, &vmas, &err), 0);
+	return sp_vma_list_agrees(&vmas, maps);
+}
+
+static void a_list_agrees_with_maps_or_not(void **state)
+{
+	static const char smaps[] = "1000-2000 rw-p 0 0:0 0\nVmFlags: rd gd\n"
+	                            "3000-4000 r--s 00001000 fe:00 9 /a (deleted)\nVmFlags: sh\n";
+	static const char *const others[] = {
+	        "1000-2000 rw-p 0 0:0 0\n",
+	        "3000-4000 r--s 00001000 fe:00 9 /a (deleted)\n",
+	        "1000-2000 rw-p 0 0:0 0\n3000-5000 r--s 00001000 fe:00 9 /a (deleted)\n",
+	        "1000-2000 rw-p 0 0:0 0\n3000-4000 rw-s 00001000 fe:00 9 /a (deleted)\n",
+	        "1000-2000 rw-p 0 0:0 0\n3000-4000 r--p 00001000 fe:00 9 /a (deleted)\n",
+	        "1000-2000 rw-p 0 0:0 0\n3000-4000 r--s 00002000 fe:00 9 /a (deleted)\n",
+	        "1000-2000 rw-p 0 0:0 0\n3000-4000 r--s 00001000 fe:00 8 /a (deleted)\n",
+	        "1000-2000 rw-p 0 0:0 0\n3000-4000 r--s 00001000 fe:00 9 /b (deleted)\n",
+	        "1000-2000 rw-p 0 0:0 0\n3000-4000 r--s 00001000 fe:00 9 /a (deleted)\n"
+	        "5000-6000 rw-p 0 0:0 0\n",
+	};
+
+	assert_true(agree(smaps, "1000-2000 rw-p 0 0:0 0\n"
+	                         "3000-4000 r--s 00001000 fe:00 9 /a (deleted)\n"));
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (agree(smaps, others[i]))
+			fail_msg("agrees with %s", others[i]);
+}
+
 static void nonsense_is_refused(void **state)
 {
 	static const char *const texts[] = {"x", "2000-1000 rw-p 0 0:0 0\n",
 	                                    "1000-2000 rw 0 0:0 0\n",
+	                                    "1000-3000 rw-p 0 0:0 0\n1000-2000 rw-p 0 0:0 0\n",
 	                                    "1000-2000 rw-p 0 0:0 0\n\x01\n"};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
@@ -187,6 +243,8 @@ int main(void)
 	        cmocka_unit_test(header_and_attributes_are_read),
 	        cmocka_unit_test(each_kind_is_told_by_path_and_flags),
 	        cmocka_unit_test(a_name_may_contain_brackets),
+	        cmocka_unit_test(what_is_shown_twice_is_listed_once),
+	        cmocka_unit_test(a_list_agrees_with_maps_or_not),
 	        cmocka_unit_test(nonsense_is_refused),
 	        cmocka_unit_test(advice_shows_as_flags),
 	        cmocka_unit_test(dev_zero_is_anonymous_when_private),
