@@ -44,6 +44,8 @@ struct column {
 /* A mapping through all its changes of size, in cells that double when it outgrows them. */
 struct band {
 	struct sp_range range;
+	bool closed;   /* of a program that is no more */
+	uint64_t base; /* where the first cell begins: at the range, or in front of it */
 	uint64_t cell_size;
 	uint64_t dirtied;
 	char *what;
@@ -119,34 +121,80 @@ static void double_cells(struct band *band)
 	band->cell_size *= 2;
 }
 
-static struct band *new_band(struct sp_plot *plot, const struct sp_sample_mapping *mapping)
+/* Lets the band begin so many cells earlier; the last ones are not in use. */
+static void shift_cells(struct band *band, uint64_t count)
+{
+	for (unsigned i = 0; i < COLUMNS && count; i++) {
+		uint32_t *cells = band->cells[i];
+
+		memmove(cells + count, cells, (CELLS - count) * sizeof(*cells));
+		memset(cells, 0, count * sizeof(*cells));
+	}
+	band->base -= count * band->cell_size;
+}
+
+/* Memory grows upward (the heap), downward (a stack), or by a neighbour that becomes one with it. */
+static void extend(struct band *band, struct sp_range range)
+{
+	uint64_t below;
+
+	band->range.start = range.start < band->range.start ? range.start : band->range.start;
+	band->range.end = range.end > band->range.end ? range.end : band->range.end;
+	for (;;) {
+		below = band->range.start < band->base ? band->base - band->range.start : 0;
+		below = (below + band->cell_size - 1) / band->cell_size;
+		if (below * band->cell_size + (band->range.end - band->base) <=
+		    CELLS * band->cell_size)
+			break;
+		double_cells(band);
+	}
+	shift_cells(band, below);
+}
+
+static const char *name_of(const struct sp_sample_mapping *mapping)
 {
 	const char *what = sp_watch_what(mapping->vma);
-	uint64_t pages = sp_range_size(mapping->range) / SP_PAGE_SIZE;
-	struct band *band;
 
-	if (plot->bands == BANDS)
-		return NULL; /* counts in the rate all the same */
-	band = sp_alloc_zeroed(1, sizeof(*band));
+	return *what ? what : "anonymous";
+}
+
+/* Where there are too many, the one that was written least makes room; the rate has its pages. */
+static struct band *new_band(struct sp_plot *plot, const struct sp_sample_mapping *mapping)
+{
+	uint64_t pages = sp_range_size(mapping->range) / SP_PAGE_SIZE;
+	struct band *band = plot->band[0];
+
+	if (plot->bands < BANDS) {
+		band = plot->band[plot->bands++] = sp_alloc(sizeof(*band));
+	} else {
+		for (unsigned i = 1; i < BANDS; i++)
+			band = plot->band[i]->dirtied < band->dirtied ? plot->band[i] : band;
+		free(band->what);
+	}
+	memset(band, 0, sizeof(*band));
 	band->range = mapping->range;
+	band->base = mapping->range.start;
 	band->cell_size = (pages + CELLS - 1) / CELLS * SP_PAGE_SIZE;
-	band->what = sp_strdup(*what ? what : "anonymous");
-	plot->band[plot->bands++] = band;
+	band->what = sp_strdup(name_of(mapping));
 	return band;
+}
+
+static bool belongs_to(const struct band *band, const struct sp_sample_mapping *mapping)
+{
+	bool touches =
+	        band->range.end == mapping->range.start || mapping->range.end == band->range.start;
+
+	return !band->closed && (sp_range_overlaps(band->range, mapping->range) ||
+	                         (touches && !strcmp(band->what, name_of(mapping))));
 }
 
 static struct band *band_of(struct sp_plot *plot, const struct sp_sample_mapping *mapping)
 {
 	for (unsigned i = 0; i < plot->bands; i++) {
-		struct band *band = plot->band[i];
-
-		if (!sp_range_overlaps(band->range, mapping->range))
+		if (!belongs_to(plot->band[i], mapping))
 			continue;
-		if (mapping->range.end > band->range.end)
-			band->range.end = mapping->range.end;
-		while (sp_range_size(band->range) > CELLS * band->cell_size)
-			double_cells(band);
-		return band;
+		extend(plot->band[i], mapping->range);
+		return plot->band[i];
 	}
 	return new_band(plot, mapping);
 }
@@ -154,18 +202,24 @@ static struct band *band_of(struct sp_plot *plot, const struct sp_sample_mapping
 static void add_to_band(struct sp_plot *plot, const struct sp_sample_mapping *mapping)
 {
 	struct band *band = band_of(plot, mapping);
-	uint32_t *cells = band ? band->cells[plot->columns - 1] : NULL;
+	uint32_t *cells = band->cells[plot->columns - 1];
 
-	if (!band)
-		return;
 	band->dirtied += mapping->dirtied;
 	for (unsigned i = 0; i < sp_sample_cell_count(mapping->range); i++) {
 		struct sp_range cell = sp_sample_cell(mapping->range, i);
 		uint64_t middle = cell.start / 2 + cell.end / 2;
 
-		if (middle >= band->range.start)
-			cells[(middle - band->range.start) / band->cell_size] += mapping->cells[i];
+		cells[(middle - band->base) / band->cell_size] += mapping->cells[i];
 	}
+}
+
+/* The mappings of the old program end here. */
+static void note_exec(struct sp_plot *plot, double when)
+{
+	if (plot->events < EVENTS)
+		plot->event[plot->events++] = when;
+	for (unsigned i = 0; i < plot->bands; i++)
+		plot->band[i]->closed = true;
 }
 
 void sp_plot_add(struct sp_plot *plot, const struct sp_sample *sample)
@@ -184,8 +238,8 @@ void sp_plot_add(struct sp_plot *plot, const struct sp_sample *sample)
 	column->samples++;
 	plot->dirtied += sample->dirtied;
 	plot->held = sample->held;
-	if (sample->events & SP_SAMPLE_EXEC && plot->events < EVENTS)
-		plot->event[plot->events++] = column->end - column->seconds;
+	if (sample->events & SP_SAMPLE_EXEC)
+		note_exec(plot, column->end - column->seconds);
 	for (size_t i = 0; i < sample->mappings.count; i++) {
 		const struct sp_sample_mapping *mapping = sp_array_at(&sample->mappings, i);
 
@@ -349,7 +403,7 @@ static int by_address(const void *left, const void *right)
 
 static unsigned band_cells(const struct band *band)
 {
-	return (unsigned)((sp_range_size(band->range) + band->cell_size - 1) / band->cell_size);
+	return (unsigned)((band->range.end - band->base + band->cell_size - 1) / band->cell_size);
 }
 
 static double band_height(const struct band *band)
@@ -361,10 +415,10 @@ static double band_height(const struct band *band)
 static unsigned shade_of(const struct sp_plot *plot, const struct band *band, unsigned column,
                          unsigned cell)
 {
-	uint64_t start = band->range.start + cell * band->cell_size;
-	uint64_t end = start + band->cell_size < band->range.end ? start + band->cell_size
-	                                                         : band->range.end;
-	double pages = (double)(end - start) / SP_PAGE_SIZE * plot->column[column].samples;
+	uint64_t start = band->base + cell * band->cell_size, end = start + band->cell_size;
+	double pages = (double)((end < band->range.end ? end : band->range.end) -
+	                        (start > band->range.start ? start : band->range.start)) /
+	               SP_PAGE_SIZE * plot->column[column].samples;
 	unsigned shade = band->cells[column][cell] > 0;
 
 	while (shade && shade < SHADES && band->cells[column][cell] >= shades[shade] * pages)
