@@ -4,19 +4,19 @@
 # shellcheck source=tests/lib.sh
 source "$TOP/tests/lib.sh"
 
-names="SIGURG SIGWINCH SIGCHLD SIGRTMIN"
+names=(SIGURG SIGWINCH SIGCHLD SIGRTMIN)
 
 # All four with this value have arrived.
 arrived() { # VALUE
 	local name
-	for name in $names; do
+	for name in "${names[@]}"; do
 		grep -q "^$name $1\$" out || return 1
 	done
 }
 
 # Each of these values has arrived exactly once with each signal, and nothing else has.
 expect_signals() { # WHEN VALUE...
-	diff <(grep ^SIG out | sort) <(for value in "${@:2}"; do printf "%s $value\n" $names; done | sort) >difference ||
+	diff <(grep ^SIG out | sort) <(for value in "${@:2}"; do printf "%s $value\n" "${names[@]}"; done | sort) >difference ||
 		die "$1: $(grep '^[<>]' difference | head -5)"
 }
 
