@@ -19,7 +19,6 @@
 
 /* User addresses end here; higher ones exist with five-level page tables, for those who ask. */
 #define ADDRESS_LIMIT 0x7ffffffff000ULL
-#define ADDRESS_FIRST 0x100000ULL
 
 /* --- a free range --- */
 
@@ -54,7 +53,7 @@ int sp_memory_find_free(const struct sp_checkpoint *checkpoint, const Sealpoint_
                         uint64_t size, remote_addr *address, struct sp_error *err)
 {
 	sp_cleanup_array struct sp_array taken = SP_ARRAY_OF(struct sp_range);
-	struct sp_range gap = {ADDRESS_FIRST, ADDRESS_FIRST}, largest = gap;
+	struct sp_range gap = {SP_ADDRESS_FIRST, SP_ADDRESS_FIRST}, largest = gap;
 	int rc = taken_ranges(checkpoint, process, &taken, err);
 
 	if (rc < 0)

@@ -290,19 +290,21 @@ bool sp_foothold_is_safe(pid_t pid)
 }
 
 /*
- * The highest gap between two mappings that is large enough, with a page to spare on both sides.
+ * The highest gap that is large enough, with a page to spare on both sides. A program that was
+ * started by the dynamic loader may have none between its mappings, but below them all.
  */
 static int find_gap(const struct sp_array *maps, struct sp_foothold *foothold, struct sp_error *err)
 {
 	uint64_t wanted = SP_FOOTHOLD_GAP_SIZE + 2 * SP_PAGE_SIZE;
 
-	for (size_t i = maps->count; i-- > 1;) {
+	for (size_t i = maps->count; i-- > 0;) {
 		const struct sp_map *above = sp_array_at(maps, i);
-		const struct sp_map *below = sp_array_at(maps, i - 1);
+		remote_addr below = i ? ((struct sp_map *)sp_array_at(maps, i - 1))->range.end
+		                      : SP_ADDRESS_FIRST;
 
 		if (above->main_stack || above->range.start >> 47)
 			continue; /* the stack grows into its gap; above it is the kernel's half */
-		if (above->range.start - below->range.end >= wanted) {
+		if (above->range.start >= below + wanted) {
 			foothold->gap = above->range.start - SP_FOOTHOLD_GAP_SIZE - SP_PAGE_SIZE;
 			return 0;
 		}
