@@ -143,6 +143,7 @@ void sp_cut_init(struct sp_cut *cut)
 	*cut = (struct sp_cut){
 	        .session = SP_SESSION_NONE,
 	        .covered = SP_ARRAY_OF(struct sp_range),
+	        .joined = SP_ARRAY_OF(struct sp_range),
 	        .changed = SP_ARRAY_OF(struct sp_range),
 	        .huge = SP_ARRAY_OF(struct sp_range),
 	};
@@ -212,6 +213,7 @@ void sp_cut_end(struct sp_cut *cut)
 	sp_session_close(&cut->session);
 	free(sp_steal_ptr(&cut->parent));
 	sp_array_release(&cut->covered);
+	sp_array_release(&cut->joined);
 	sp_array_release(&cut->changed);
 	sp_array_release(&cut->huge);
 	cut->active = false;
@@ -229,8 +231,9 @@ struct taker {
 	struct sp_cut *cut;
 	struct sp_page_scan populated;
 	struct page_region *regions;
-	struct sp_array holes; /* of a VMA: a set of ranges */
-	uint64_t next;         /* behind the last populated page */
+	struct sp_array joined; /* mappings of the session, as far as they were taken */
+	struct sp_array holes;  /* of a VMA: a set of ranges */
+	uint64_t next;          /* behind the last populated page */
 };
 
 static void add_hole(struct taker *taker, uint64_t end)
@@ -294,10 +297,12 @@ static int take_range(struct taker *taker, struct sp_range range)
 
 		if (count < 0)
 			return count;
-		for (int i = 0; i < count; i++)
-			sp_ranges_add(
-			        &taker->cut->changed,
-			        (struct sp_range){taker->regions[i].start, taker->regions[i].end});
+		for (int i = 0; i < count; i++) {
+			struct sp_range written = {taker->regions[i].start, taker->regions[i].end};
+
+			sp_ranges_add(&taker->cut->changed, written);
+			taker->cut->written += sp_range_size(written);
+		}
 	}
 	return 0;
 }
@@ -369,13 +374,40 @@ static int take_protected(struct taker *taker, const struct sp_vma *vma)
 }
 
 /*
+ * Lets a mapping join the session. The kernel may have put it out without a trace: when memory is moved
+ * (mremap(2)) next to a mapping of the session and joined with it, it drops the registration of both
+ * (mremap_userfaultfd_prep()), but leaves the protection in the page tables, which no write takes away
+ * then. So whatever was not registered loses all protection first. What is known to have joined and is
+ * still registered is left as it is: registering it again could hide that.
+ */
+static int join(struct taker *taker, struct sp_vma *vma, bool joins)
+{
+	struct sp_cut *cut = taker->cut;
+	int rc = 0;
+
+	if (joins || !sp_ranges_contain(&cut->joined, vma->range))
+		rc = sp_uffd_register(cut->session.uffd, vma->range);
+	/* Only this says that it is somebody else's: a mapping that is just being replaced is not. */
+	if (rc != -EBUSY)
+		vma->flags &= ~(uint32_t)SP_VMA_UFFD;
+	if (rc == 0 && joins) {
+		rc = sp_uffd_unprotect(cut->session.uffd, vma->range);
+		if (rc < 0)
+			sp_uffd_unregister(cut->session.uffd, vma->range);
+	}
+	if (rc == 0)
+		sp_ranges_add(&taker->joined, vma->range);
+	return rc;
+}
+
+/*
  * All of a mapping that was not registered is new, whatever its pages say: kernels before 6.13 leave
  * them protected when they are moved, and the empty ones of hugetlb do not count as written.
  */
 static int take_tracked(struct taker *taker, struct sp_vma *vma)
 {
 	bool joins = sp_scan_check(taker->populated.pagemap, vma->range) < 0;
-	int rc = sp_uffd_register(taker->cut->session.uffd, vma->range);
+	int rc = join(taker, vma, joins);
 
 	/* Only EBUSY says that it is somebody else's; else it has gone since the list was read. */
 	if (rc != -EBUSY)
@@ -403,13 +435,18 @@ static void add_uncovered(struct sp_cut *cut, const struct sp_array *vmas)
 
 int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, struct sp_error *err)
 {
-	struct taker taker = {.cut = cut, .holes = SP_ARRAY_OF(struct sp_range)};
+	struct taker taker = {
+	        .cut = cut,
+	        .joined = SP_ARRAY_OF(struct sp_range),
+	        .holes = SP_ARRAY_OF(struct sp_range),
+	};
 	int rc = sp_page_scan_open(&taker.populated, cut->session.pid, err);
 
 	if (rc < 0)
 		return rc;
 	taker.regions = sp_alloc(REGIONS * sizeof(*taker.regions));
 	sp_array_clear(&cut->changed);
+	cut->written = 0;
 	for (size_t i = 0; i < vmas->count; i++) {
 		struct sp_vma *vma = sp_array_at(vmas, i);
 
@@ -419,6 +456,9 @@ int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, struct sp_error
 	}
 	add_uncovered(cut, vmas);
 	sp_page_scan_close(&taker.populated);
+	sp_ranges_normalize(&taker.joined);
+	sp_array_release(&cut->joined);
+	cut->joined = taker.joined;
 	sp_array_release(&taker.holes);
 	free(taker.regions);
 	return 0;
@@ -438,6 +478,11 @@ void sp_cut_saved(struct sp_cut *cut, const struct sp_array *vmas)
 	}
 	sp_ranges_normalize(&cut->huge);
 	sp_ranges_normalize(&cut->covered);
+}
+
+void sp_cut_not_saved(struct sp_cut *cut)
+{
+	sp_ranges_subtract(&cut->covered, &cut->changed);
 }
 
 void sp_cut_list_huge(const struct sp_cut *cut, const struct sp_array *vmas)

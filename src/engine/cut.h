@@ -35,8 +35,10 @@ struct sp_cut {
 	char *parent; /* directory of what PARENT pages stand on; NULL: nothing */
 	uint8_t parent_id[SP_CHECKPOINT_ID_SIZE];
 	struct sp_array
-	        covered; /* where layers or the parent have all pages that are not changed */
+	        covered;        /* where layers or the parent have all pages that are not changed */
+	struct sp_array joined; /* mappings that have joined the session during this cut */
 	struct sp_array changed; /* what the last take has found: to be saved */
+	uint64_t written;        /* bytes of it that are known to be written: no holes */
 	struct sp_array huge;    /* transparent huge pages of what was saved so far */
 };
 
@@ -60,6 +62,8 @@ int sp_cut_begin(struct sp_cut *cut, pid_t pid, enum sp_cut_session which, const
 int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, struct sp_error *err);
 /** After cut->changed has been saved (sp_memory_save() has noted huge pages in `vmas`). */
 void sp_cut_saved(struct sp_cut *cut, const struct sp_array *vmas);
+/** Instead, if it is not saved: the next take reports it again. */
+void sp_cut_not_saved(struct sp_cut *cut);
 /** Gives each VMA the list of all its huge pages, those of lower layers and of the parent too. */
 void sp_cut_list_huge(const struct sp_cut *cut, const struct sp_array *vmas);
 /** What was saved has become the checkpoint at `path`: the parent of the next. */
