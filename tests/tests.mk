@@ -89,4 +89,8 @@ bench:
 bench-tracking: $(TRACKING_BIN)
 	BUILD=$(BUILD) tests/bench/tracking.sh
 
-.PHONY: bench-tracking check-threads check-deltas soak unit subjects test-programs check mutate demo bench
+# How long a program stands still while it is saved, by its own account: tests/bench/freeze.py.
+bench-freeze: all $(BENCH_BIN)
+	BUILD=$(BUILD) tests/bench/freeze.py
+
+.PHONY: bench-freeze bench-tracking check-threads check-deltas soak unit subjects test-programs check mutate demo bench

@@ -35,7 +35,8 @@ static const struct sp_option options[] = {
         {OPTION_TRACK, "track", NULL,
          "track writes from now on, so that this checkpoint can be\nthe parent of the next"},
         {OPTION_LIVE, "live", NULL,
-         "save memory while the program runs, and stop it only for\nwhat it writes meanwhile"},
+         "save memory while the program runs, and stop it only for\nwhat it writes meanwhile; with "
+         "--leave-running not even\nfor all of that"},
         {OPTION_COMPRESS, "compress", "LEVEL",
          "zstd level from -100 (fast) to 22 (small), or \"none\";\ndefault 1"},
         {OPTION_TIMEOUT, "timeout", "SECONDS",
@@ -154,14 +155,16 @@ static json_t *freeze_object(const struct sp_freeze *freeze)
 static void print_json(const struct sp_dump_options *dump, const struct sp_dump_result *result)
 {
 	json_t *object = json_pack(
-	        "{s:i, s:o, s:s, s:I, s:I, s:I, s:f, s:o, s:o, s:I, s:I, s:I}", "pid",
+	        "{s:i, s:o, s:s, s:I, s:I, s:I, s:f, s:o, s:I, s:I, s:o, s:I, s:I, s:I}", "pid",
 	        (int)dump->pid, "directory", sp_json_text(dump->directory), "program",
 	        fate(dump->after), "total_ns", (json_int_t)result->total_ns, "image_bytes",
 	        (json_int_t)result->image_bytes, "contents_bytes",
 	        (json_int_t)result->pages.raw_bytes, "ratio", sp_ratio(&result->pages), "freeze",
-	        freeze_object(&result->freeze), "pages", sp_page_counts_object(result->pages.pages),
-	        "threads", (json_int_t)result->threads, "mappings", (json_int_t)result->mappings,
-	        "descriptors", (json_int_t)result->descriptors);
+	        freeze_object(&result->freeze), "held_bytes", (json_int_t)result->held_bytes,
+	        "held_writes", (json_int_t)result->held_writes, "pages",
+	        sp_page_counts_object(result->pages.pages), "threads", (json_int_t)result->threads,
+	        "mappings", (json_int_t)result->mappings, "descriptors",
+	        (json_int_t)result->descriptors);
 
 	sp_print_json(object);
 }
@@ -181,6 +184,10 @@ static void print_people(const struct sp_dump_options *dump, const struct sp_dum
 	       sp_show_duration(freeze->descriptors_ns).text,
 	       sp_show_duration(freeze->mappings_ns).text,
 	       sp_show_duration(freeze->memory_ns).text);
+	if (result->held_bytes)
+		printf("then %s were saved while the program ran; %s of its writes had to wait\n",
+		       sp_show_bytes(result->held_bytes).text,
+		       sp_show_count(result->held_writes).text);
 	printf("%s pages, %s of contents, %s on disk, ratio %.1f\n",
 	       sp_show_count(sp_populated_pages(&result->pages)).text,
 	       sp_show_bytes(result->pages.raw_bytes).text, sp_show_bytes(result->image_bytes).text,

@@ -145,6 +145,7 @@ void sp_cut_init(struct sp_cut *cut)
 	        .covered = SP_ARRAY_OF(struct sp_range),
 	        .joined = SP_ARRAY_OF(struct sp_range),
 	        .changed = SP_ARRAY_OF(struct sp_range),
+	        .taken = SP_ARRAY_OF(struct sp_range),
 	        .huge = SP_ARRAY_OF(struct sp_range),
 	};
 }
@@ -184,6 +185,7 @@ int sp_cut_begin(struct sp_cut *cut, pid_t pid, enum sp_cut_session which, const
 {
 	int rc;
 
+	sp_array_clear(&cut->taken);
 	if (cut->active)
 		return sp_session_cut(&cut->session, err);
 	rc = find_session(cut, pid, which, deadline_ns, err);
@@ -208,6 +210,19 @@ void sp_cut_failed(struct sp_cut *cut)
 	sp_array_clear(&cut->huge);
 }
 
+int sp_cut_again(struct sp_cut *cut, struct sp_log *log, struct sp_error *err)
+{
+	sp_cleanup_free char *parent = sp_steal_ptr(&cut->parent);
+	int rc;
+
+	sp_array_clear(&cut->covered);
+	sp_array_clear(&cut->huge);
+	rc = parent ? open_parent(cut, parent, log, err) : 0;
+	sp_ranges_subtract(&cut->covered, &cut->taken);
+	sp_ranges_subtract(&cut->huge, &cut->taken);
+	return rc;
+}
+
 void sp_cut_end(struct sp_cut *cut)
 {
 	sp_session_close(&cut->session);
@@ -215,6 +230,7 @@ void sp_cut_end(struct sp_cut *cut)
 	sp_array_release(&cut->covered);
 	sp_array_release(&cut->joined);
 	sp_array_release(&cut->changed);
+	sp_array_release(&cut->taken);
 	sp_array_release(&cut->huge);
 	cut->active = false;
 }
@@ -455,6 +471,8 @@ int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, struct sp_error
 			sp_ranges_add(&cut->changed, vma->range);
 	}
 	add_uncovered(cut, vmas);
+	sp_ranges_add_all(&cut->taken, &cut->changed);
+	sp_ranges_normalize(&cut->taken);
 	sp_page_scan_close(&taker.populated);
 	sp_ranges_normalize(&taker.joined);
 	sp_array_release(&cut->joined);

@@ -38,6 +38,7 @@ struct sp_cut {
 	        covered;        /* where layers or the parent have all pages that are not changed */
 	struct sp_array joined; /* mappings that have joined the session during this cut */
 	struct sp_array changed; /* what the last take has found: to be saved */
+	struct sp_array taken;   /* what all takes of this cut have found */
 	uint64_t written;        /* bytes of it that are known to be written: no holes */
 	struct sp_array huge;    /* transparent huge pages of what was saved so far */
 };
@@ -70,6 +71,8 @@ void sp_cut_list_huge(const struct sp_cut *cut, const struct sp_array *vmas);
 int sp_cut_committed(struct sp_cut *cut, const char *path, struct sp_error *err);
 /** What was taken is lost: the next stores full contents. */
 void sp_cut_failed(struct sp_cut *cut);
+/** Begins the same cut again, on the same parent: nothing that was taken so far has been saved. */
+int sp_cut_again(struct sp_cut *cut, struct sp_log *log, struct sp_error *err);
 void sp_cut_end(struct sp_cut *cut);
 
 /** True if writes to this mapping are seen: its pages belong to nobody else. */

@@ -23,6 +23,8 @@
 #include "proc/capability.h"
 #include "proc/file.h"
 #include "proc/stat.h"
+#include "remote/userfaultfd.h"
+#include "track/hold.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,6 +37,8 @@
 /* When rounds of copying end: what is left is copied in about a millisecond. */
 #define ROUND_ENOUGH (4ULL << 20)
 #define ROUNDS_MAX 8
+/* Copying more than this takes longer than to make the program wait for its first writes. */
+#define HOLD_MIN (8ULL << 20)
 
 struct dump {
 	const struct sp_dump_options *options;
@@ -44,12 +48,17 @@ struct dump {
 	struct sp_process process;
 	struct sp_remote remote;
 	struct sp_cut *cut;
-	struct sp_cut own_cut;
 	struct sp_array vmas; /* struct sp_vma */
 	char *maps; /* /proc/PID/maps as it was when `vmas` was read while it ran, or NULL */
 	struct sp_file_table files;
 	uint32_t executable;
 	uint32_t memory_object;
+	bool again;    /* memory was lost that was held: nothing is held this time */
+	bool may_hold; /* the program goes on before all of its memory was read */
+	int hold_uffd;
+	struct sp_memory_list held;
+	struct sp_array last_words; /* remote_addr: see kinds/kind.h */
+	struct sp_hold *hold;
 	bool frozen, created;
 };
 
@@ -147,6 +156,7 @@ static int save_pages(struct dump *dump, bool running, struct sp_error *err)
 	        .changed = dump->cut->active ? &dump->cut->changed : NULL,
 	        .changed_only = running && !dump->options->memory_only,
 	        .running = running,
+	        .list = !running && dump->hold_uffd >= 0 ? &dump->held : NULL,
 	};
 	int rc = sp_memory_save(dump->options->pid, &dump->vmas, &selection, dump->writer.pages,
 	                        dump->memory_object, err);
@@ -181,6 +191,7 @@ static int save_state(struct dump *dump, struct sp_remote *remote, struct sp_err
 	        .log = dump->options->log,
 	        .memory_object = dump->memory_object,
 	        .executable = dump->executable,
+	        .last_words = &dump->last_words,
 	};
 
 	return sp_state_save(&state, err);
@@ -201,12 +212,20 @@ static int take(struct dump *dump, struct sp_error *err)
 	return rc ? rc : sp_memory_check(dump->process.pid, &dump->vmas, err);
 }
 
-/* One round: what has changed is saved as a layer of the page store. `*size` becomes its bytes. */
+/*
+ * One round: what has changed is saved as a layer of the page store, unless it is so much that the
+ * next round would find as much again. `*size` becomes its bytes.
+ */
 static int copy_round(struct dump *dump, uint64_t *size, struct sp_error *err)
 {
+	uint64_t before = *size;
 	int rc = take(dump, err);
 
-	*size = sp_ranges_total(&dump->cut->changed);
+	*size = dump->cut->written;
+	if (!rc && dump->may_hold && *size > HOLD_MIN && *size >= before / 2) {
+		sp_cut_not_saved(dump->cut);
+		return 0;
+	}
 	if (!rc)
 		rc = save_pages(dump, true, err);
 	return rc ? rc : sp_page_writer_next_layer(dump->writer.pages, err);
@@ -225,7 +244,8 @@ static int copy_ahead(struct dump *dump, struct sp_error *err)
 	do {
 		before = size;
 		rc = copy_round(dump, &size, err);
-		sp_verbose(dump->options->log, "round %d: %" PRIu64 " KiB saved while it runs",
+		sp_verbose(dump->options->log,
+		           "round %d: %" PRIu64 " KiB were written, and are saved while it runs",
 		           ++rounds, size >> 10);
 	} while (!rc && size > ROUND_ENOUGH && size < before / 2 && rounds < ROUNDS_MAX);
 	return rc;
@@ -323,6 +343,68 @@ static int freeze(struct dump *dump, struct sp_error *err)
 	                      &dump->foothold, err);
 }
 
+/* --- memory that is read after the freeze --- */
+
+/*
+ * Before the pages are looked at: whether much has to be read. What cannot be held is read in the
+ * freeze.
+ */
+static void prepare_hold(struct dump *dump)
+{
+	struct sp_error failure = {0};
+
+	if (!dump->may_hold || sp_ranges_total(&dump->cut->changed) <= HOLD_MIN)
+		return;
+	dump->hold_uffd = sp_remote_userfaultfd_for_kernel(&dump->remote, &failure);
+	if (dump->hold_uffd < 0)
+		sp_verbose(dump->options->log, "all memory is saved in the freeze: %s",
+		           failure.message);
+}
+
+static bool begin_hold(struct dump *dump)
+{
+	const struct sp_hold_request request = {
+	        .pid = dump->process.pid,
+	        .uffd = sp_steal_fd(&dump->hold_uffd),
+	        .asynchronous = dump->cut->session.uffd,
+	        .dirfd = dump->writer.dirfd,
+	        .pages = &dump->held.pages,
+	        .areas = &dump->held.areas,
+	        .spared = &dump->last_words,
+	};
+	struct sp_error failure = {0};
+
+	if (sp_hold_begin(&dump->hold, &request, &failure) == 0)
+		return true;
+	sp_verbose(dump->options->log, "all memory is saved in the freeze: %s", failure.message);
+	return false;
+}
+
+/* Holds the pages that were listed if they are many, or else saves them now. */
+static int hold_pages(struct dump *dump, struct sp_error *err)
+{
+	uint64_t size = sp_ranges_total(&dump->held.pages);
+	int rc = size ? sp_page_writer_next_layer(dump->writer.pages, err) : 0;
+
+	if (rc || (size > HOLD_MIN && begin_hold(dump)))
+		return rc;
+	return sp_memory_save_listed(dump->process.pid, &dump->held.pages, NULL, dump->writer.pages,
+	                             dump->memory_object, err);
+}
+
+/* While the program runs. */
+static int save_held(struct dump *dump, struct sp_error *err)
+{
+	const struct sp_page_source source = {.read = sp_hold_read, .context = dump->hold};
+	int rc = sp_memory_save_listed(dump->process.pid, &dump->held.pages, &source,
+	                               dump->writer.pages, dump->memory_object, err);
+
+	dump->result->held_bytes = sp_ranges_total(&dump->held.pages);
+	dump->result->held_writes = sp_hold_faults(dump->hold);
+	sp_hold_end(sp_steal_ptr(&dump->hold));
+	return rc;
+}
+
 /*
  * All that must happen while the program stands still, in the order in which later steps need it.
  */
@@ -338,10 +420,14 @@ static int collect(struct dump *dump, struct sp_error *err)
 	if (!rc)
 		rc = save_state(dump, &dump->remote, err);
 	if (!rc)
+		prepare_hold(dump);
+	if (!rc)
 		rc = sp_remote_close(&dump->remote, err);
 	split->state_ns = lap(&clock);
 	if (!rc)
 		rc = save_pages(dump, false, err);
+	if (!rc)
+		rc = hold_pages(dump, err);
 	split->memory_ns = lap(&clock);
 	split->total_ns = clock - dump->process.stopped_ns;
 	return rc;
@@ -440,7 +526,9 @@ static int prepare(struct dump *dump, struct sp_error *err)
 	/* Looked for again in the freeze, if in vain: a program in execve(2) has no code yet. */
 	if (!rc)
 		sp_foothold_find(options->pid, (struct sp_range){0}, &dump->foothold, NULL);
-	if (!rc)
+	if (!rc && dump->again)
+		rc = sp_cut_again(dump->cut, options->log, err);
+	else if (!rc)
 		rc = sp_cut_begin(dump->cut, options->pid, options->session, options->parent,
 		                  deadline, options->log, err);
 	return rc ? rc : create(dump, err);
@@ -483,6 +571,8 @@ static int save_program(struct dump *dump, struct sp_error *err)
 		thaw(dump, after);
 	if (!rc)
 		rc = check_mappings(dump, err);
+	if (!rc && dump->hold)
+		rc = save_held(dump, err);
 	if (!rc)
 		rc = save_vmas(dump, err);
 	if (!rc)
@@ -496,13 +586,17 @@ static int save_program(struct dump *dump, struct sp_error *err)
 
 static void release(struct dump *dump)
 {
+	sp_hold_end(dump->hold);
+	sp_close_scope(&dump->hold_uffd);
+	sp_array_release(&dump->held.pages);
+	sp_array_release(&dump->held.areas);
+	sp_array_release(&dump->last_words);
 	sp_remote_close(&dump->remote, NULL);
 	thaw(dump, SP_RELEASE_RUN);
 	sp_process_forget(&dump->process);
 	sp_file_table_release(&dump->files);
 	sp_vma_list_release(&dump->vmas);
 	free(dump->maps);
-	sp_cut_end(&dump->own_cut);
 	if (dump->created)
 		sp_checkpoint_abandon(&dump->writer);
 }
@@ -512,27 +606,48 @@ bool sp_dump_may_be_killed(pid_t pid)
 	return sp_foothold_is_safe(pid);
 }
 
-int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result,
-            struct sp_error *err)
+static int attempt(const struct sp_dump_options *options, struct sp_cut *cut, bool again,
+                   struct sp_dump_result *result, struct sp_error *err)
 {
-	uint64_t started = sp_now_ns();
 	struct dump dump = {
 	        .options = options,
 	        .result = result,
 	        .process = {.pid = options->pid, .pidfd = -1},
+	        .cut = cut,
 	        .vmas = SP_ARRAY_OF(struct sp_vma),
+	        .again = again,
+	        .hold_uffd = -1,
+	        .held = {SP_ARRAY_OF(struct sp_range), SP_ARRAY_OF(struct sp_range)},
+	        .last_words = SP_ARRAY_OF(remote_addr),
 	};
 	int rc;
 
 	*result = (struct sp_dump_result){0};
 	sp_file_table_init(&dump.files);
-	sp_cut_init(&dump.own_cut);
-	dump.cut = options->chain ? options->chain : &dump.own_cut;
 	rc = prepare(&dump, err);
+	dump.may_hold = cut->active && !again && options->after == SP_RELEASE_RUN;
 	if (!rc)
 		rc = options->memory_only ? save_memory_only(&dump, err) : save_program(&dump, err);
 	count(&dump);
 	release(&dump);
+	return rc;
+}
+
+int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result,
+            struct sp_error *err)
+{
+	uint64_t started = sp_now_ns();
+	sp_cleanup_cut struct sp_cut own;
+	struct sp_cut *cut = options->chain ? options->chain : &own;
+	int rc;
+
+	sp_cut_init(&own);
+	rc = attempt(options, cut, false, result, err);
+	if (rc == -ESTALE && cut->active) {
+		sp_warn(options->log, "%s: saved once more, and stopped for longer", err->message);
+		*err = (struct sp_error){0};
+		rc = attempt(options, cut, true, result, err);
+	}
 	if (rc == -EINTR && sp_interrupt_check(err))
 		return sp_error_context(err, "%s runs on, and nothing was saved",
 		                        sp_process_name(options->pid).text);

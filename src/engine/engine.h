@@ -51,6 +51,8 @@ struct sp_freeze {
 
 struct sp_dump_result {
 	struct sp_freeze freeze;
+	uint64_t held_bytes;  /* saved after the freeze, as they were in it */
+	uint64_t held_writes; /* of the program, that waited for their page to be copied */
 	struct sp_page_stats pages;
 	uint64_t image_bytes; /* all files of the checkpoint */
 	uint64_t total_ns;
@@ -59,8 +61,9 @@ struct sp_dump_result {
 
 /**
  * Saves a process to a new checkpoint directory. With a tracking session, memory is saved in
- * rounds while the program runs, and the freeze only covers what was written since. On failure the target runs on as before and the
- * directory does not exist. The target is killed (or left stopped) only after the commit.
+ * rounds while the program runs, and the freeze only covers what was written since; if that is much,
+ * and the program is to run on, it is held as it is (track/hold.h) and saved after the freeze. On
+ * failure the target runs on as before and the directory does not exist. The target is killed (or left stopped) only after the commit.
  */
 int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result,
             struct sp_error *err);

@@ -72,6 +72,7 @@ static int save_facets(const struct sp_state_saver *state, struct sp_thread *thr
 	        .remote = state->remote,
 	        .options = state->options,
 	        .log = state->log,
+	        .last_words = state->last_words,
 	};
 	size_t count = 0;
 	int rc = sp_remote_drive(state->remote, thread, err);

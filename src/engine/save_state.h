@@ -12,8 +12,9 @@ struct sp_state_saver {
 	const struct sp_kind_options *options;
 	struct sp_record_writer *records;
 	struct sp_log *log;
-	uint32_t memory_object; /* in the page store */
-	uint32_t executable;    /* OpenFile.id; 0: not saved */
+	uint32_t memory_object;      /* in the page store */
+	uint32_t executable;         /* OpenFile.id; 0: not saved */
+	struct sp_array *last_words; /* as in struct sp_facet_saver; may be NULL */
 };
 
 /** Writes the records of a stopped process and of its threads; each facet saves its part. */

@@ -160,6 +160,8 @@ struct sp_facet_saver {
 	struct sp_thread *thread; /* the driver */
 	struct sp_remote *remote;
 	const char *status; /* text of the thread's /proc/PID/task/TID/status */
+	/* remote_addr: words that the kernel writes when a thread ends. NULL: nobody asks. */
+	struct sp_array *last_words;
 	const struct sp_kind_options *options;
 	struct sp_log *log;
 };

@@ -11,6 +11,7 @@
 #include "thread.pb-c.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -36,6 +37,33 @@ static int read_own(struct sp_remote *remote, stack_t *stack, uint64_t *clear_ti
 	return rc;
 }
 
+/*
+ * The kernel writes to the futexes in the list, at this distance from its entries, when the thread
+ * ends. What cannot be read is no list.
+ */
+static void note_futexes(struct sp_array *last_words, pid_t pid, remote_addr list)
+{
+	struct {
+		remote_addr next;
+		int64_t distance;
+		remote_addr pending;
+	} head;
+	remote_addr entry, word;
+
+	if (!list || sp_process_read(pid, list, &head, sizeof(head), NULL) < 0)
+		return;
+	entry = head.next;
+	for (int i = 0; entry && entry != list && i < ROBUST_LIST_LIMIT; i++) {
+		word = (entry & ~1ULL) + (uint64_t)head.distance;
+		sp_array_append(last_words, &word);
+		if (sp_process_read(pid, entry & ~1ULL, &entry, sizeof(entry), NULL) < 0)
+			break;
+	}
+	word = (head.pending & ~1ULL) + (uint64_t)head.distance;
+	if (head.pending)
+		sp_array_append(last_words, &word);
+}
+
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
 {
 	Sealpoint__ThreadPointers message = SEALPOINT__THREAD_POINTERS__INIT;
@@ -51,6 +79,10 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	if (robust_list) {
 		message.robust_list = (uintptr_t)robust_list;
 		message.robust_list_size = robust_list_size;
+	}
+	if (saver->last_words) {
+		sp_array_append(saver->last_words, &message.clear_tid);
+		note_futexes(saver->last_words, saver->process->pid, message.robust_list);
 	}
 	if (!(stack.ss_flags & SS_DISABLE)) {
 		message.stack = (uintptr_t)stack.ss_sp;

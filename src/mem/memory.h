@@ -34,6 +34,16 @@ struct sp_memory_selection {
 	 * written, and a later layer or checkpoint replaces it.
 	 */
 	bool running;
+	/*
+	 * Not NULL: pages with contents that are better held (track/hold.h) than read are not added but
+	 * listed here, for sp_memory_save_listed().
+	 */
+	struct sp_memory_list *list;
+};
+
+struct sp_memory_list {
+	struct sp_array pages; /* struct sp_range: a set */
+	struct sp_array areas; /* struct sp_range: the mappings that contain them */
 };
 
 /**
@@ -46,6 +56,13 @@ struct sp_memory_selection {
 int sp_memory_save(pid_t pid, const struct sp_array *vmas,
                    const struct sp_memory_selection *selection, struct sp_page_writer *writer,
                    uint32_t object, struct sp_error *err);
+/**
+ * Adds pages that sp_memory_save() has listed, as contents from `source`, a source of the page store;
+ * NULL: the process. Ranges of lower layers only.
+ */
+int sp_memory_save_listed(pid_t pid, const struct sp_array *pages,
+                          const struct sp_page_source *source, struct sp_page_writer *writer,
+                          uint32_t object, struct sp_error *err);
 /** Fills in the record of a VMA, after sp_memory_save(). Strings and lists stay owned by `vma`. */
 void sp_vma_to_record(const struct sp_vma *vma, pid_t pid, Sealpoint__Vma *record);
 

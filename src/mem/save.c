@@ -165,13 +165,52 @@ struct saver {
 	struct sp_page_writer *writer;
 	uint32_t object, source;
 	struct sp_vma *vma;
+	bool listing;           /* what the VMA has is listed */
 	struct sp_page_run run; /* of the VMA, not added yet: it may become longer */
 };
+
+/*
+ * The kernel can make writes wait in anonymous memory only. The main stack is where a thread is
+ * driven from, and small. And to hold a mapping takes a step for each of its pages, ten times shorter
+ * than to read one: that is not worth it for a few.
+ */
+static bool is_worth_holding(const struct sp_vma *vma, const struct sp_array *changed)
+{
+	uint64_t size = 0;
+
+	if (vma->kind != SP_VMA_ANONYMOUS || vma->page_shift != SP_PAGE_SHIFT)
+		return false;
+	for (size_t i = sp_ranges_search(changed, vma->range.start); i < changed->count; i++) {
+		struct sp_range part = *(struct sp_range *)sp_array_at(changed, i);
+
+		if (part.start >= vma->range.end)
+			break;
+		part.start = part.start > vma->range.start ? part.start : vma->range.start;
+		part.end = part.end < vma->range.end ? part.end : vma->range.end;
+		size += sp_range_size(part);
+	}
+	return size >= sp_range_size(vma->range) / 8;
+}
+
+static void list_run(struct saver *saver)
+{
+	struct sp_memory_list *list = saver->selection->list;
+	struct sp_range *last =
+	        list->areas.count ? sp_array_at(&list->areas, list->areas.count - 1) : NULL;
+
+	sp_ranges_add(&list->pages, saver->run.range);
+	if (!last || last->start != saver->vma->range.start)
+		sp_array_append(&list->areas, &saver->vma->range);
+}
 
 static int add_run(struct saver *saver, struct sp_error *err)
 {
 	if (saver->run.range.start == saver->run.range.end)
 		return 0;
+	if (saver->listing && saver->run.state == SP_PAGE_DATA) {
+		list_run(saver);
+		return 0;
+	}
 	return sp_page_writer_add(saver->writer, saver->object, saver->run.range, saver->run.state,
 	                          saver->source, err);
 }
@@ -292,6 +331,7 @@ static int save_vma(struct saver *saver, struct sp_page_scan *scan, struct sp_er
 	if (vma->kind == SP_VMA_VVAR || vma->kind == SP_VMA_VSYSCALL || vma->kind == SP_VMA_DEVICE)
 		return 0;
 	saver->run = (struct sp_page_run){{vma->range.start, vma->range.start}, SP_PAGE_HOLE};
+	saver->listing = saver->selection->list && is_worth_holding(vma, saver->selection->changed);
 	rc = saver->selection->changed ? save_changed(saver, scan, err)
 	                               : save_part(saver, scan, vma->range, err);
 	return rc < 0 ? rc : add_run(saver, err);
@@ -331,6 +371,23 @@ int sp_memory_save(pid_t pid, const struct sp_array *vmas,
 		return rc;
 	rc = add_process_source(writer, pid, saver.selection->running, &saver.source, err);
 	return rc < 0 ? rc : save_all(&saver, pid, vmas, &scan, err);
+}
+
+int sp_memory_save_listed(pid_t pid, const struct sp_array *pages,
+                          const struct sp_page_source *source, struct sp_page_writer *writer,
+                          uint32_t object, struct sp_error *err)
+{
+	uint32_t number;
+	int rc = 0;
+
+	if (source)
+		number = sp_page_writer_add_source(writer, *source);
+	else
+		rc = add_process_source(writer, pid, false, &number, err);
+	for (size_t i = 0; i < pages->count && rc == 0; i++)
+		rc = sp_page_writer_add(writer, object, *(struct sp_range *)sp_array_at(pages, i),
+		                        SP_PAGE_DATA, number, err);
+	return rc ? rc : sp_page_writer_drain(writer, err);
 }
 
 void sp_vma_to_record(const struct sp_vma *vma, pid_t pid, Sealpoint__Vma *record)

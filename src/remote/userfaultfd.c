@@ -21,7 +21,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/pidfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 #define SLEEP_FIRST_NS (500ULL * 1000)
@@ -82,19 +84,19 @@ static int run_batch(struct sp_remote *remote, int expected, int flags, uint64_t
 }
 
 /* Before Linux 5.11 there is only the kind that also reports the kernel's faults. */
-static int run(struct sp_remote *remote, int expected, uint64_t sleep_ns, int64_t *number,
+static int run(struct sp_remote *remote, int expected, int mode, uint64_t sleep_ns, int64_t *number,
                struct sp_error *err)
 {
 	const int flags = O_CLOEXEC | O_NONBLOCK;
-	int rc = run_batch(remote, expected, flags | UFFD_USER_MODE_ONLY, sleep_ns, number, err);
+	int rc = run_batch(remote, expected, flags | mode, sleep_ns, number, err);
 
-	if (rc == 0 && *number == -EINVAL)
+	if (rc == 0 && mode && *number == -EINVAL)
 		rc = run_batch(remote, expected, flags, sleep_ns, number, err);
 	return rc;
 }
 
 /* Returns the descriptor, or -EAGAIN if it was not caught. */
-static int try_once(struct sp_remote *remote, uint64_t sleep_ns, struct sp_error *err)
+static int try_once(struct sp_remote *remote, int mode, uint64_t sleep_ns, struct sp_error *err)
 {
 	struct catcher catcher = {
 	        .pidfd = remote->process->pidfd,
@@ -107,7 +109,7 @@ static int try_once(struct sp_remote *remote, uint64_t sleep_ns, struct sp_error
 
 	if (rc)
 		return sp_fail_errno(err, rc, "cannot start a thread");
-	rc = run(remote, catcher.number, sleep_ns, &number, err);
+	rc = run(remote, catcher.number, mode, sleep_ns, &number, err);
 	atomic_store(&catcher.give_up, true);
 	pthread_join(thread, NULL);
 	if (rc == 0 && number < 0)
@@ -124,11 +126,11 @@ static int try_once(struct sp_remote *remote, uint64_t sleep_ns, struct sp_error
 	return rc;
 }
 
-int sp_remote_userfaultfd(struct sp_remote *remote, struct sp_error *err)
+static int make(struct sp_remote *remote, int mode, struct sp_error *err)
 {
 	for (uint64_t sleep_ns = SLEEP_FIRST_NS; sleep_ns <= SLEEP_LAST_NS; sleep_ns *= 10) {
 		struct sp_error reason = {0};
-		int fd = try_once(remote, sleep_ns, &reason);
+		int fd = try_once(remote, mode, sleep_ns, &reason);
 
 		if (fd >= 0)
 			return fd;
@@ -141,4 +143,145 @@ int sp_remote_userfaultfd(struct sp_remote *remote, struct sp_error *err)
 	               "cannot take over a userfaultfd of process %d in time: the machine is too "
 	               "busy",
 	               remote->process->pid);
+}
+
+int sp_remote_userfaultfd(struct sp_remote *remote, struct sp_error *err)
+{
+	return make(remote, UFFD_USER_MODE_ONLY, err);
+}
+
+/* --- through the device --- */
+
+/* Sends `fd` through a socket that is the target's number `socket`. */
+static int send_descriptor(struct sp_remote *remote, int socket, int fd, struct sp_error *err)
+{
+	sp_cleanup_close int ours = pidfd_getfd(remote->process->pidfd, socket, 0);
+	union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {.header = {
+	                     .cmsg_len = CMSG_LEN(sizeof(int)),
+	                     .cmsg_level = SOL_SOCKET,
+	                     .cmsg_type = SCM_RIGHTS,
+	             }};
+	char byte = 0;
+	struct iovec part = {&byte, sizeof(byte)};
+	struct msghdr message = {
+	        .msg_iov = &part,
+	        .msg_iovlen = 1,
+	        .msg_control = &control,
+	        .msg_controllen = sizeof(control),
+	};
+
+	memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+	if (ours < 0 || sendmsg(ours, &message, MSG_NOSIGNAL) != sizeof(byte))
+		return sp_fail_errno(err, errno, "cannot hand a descriptor to process %d",
+		                     remote->process->pid);
+	return 0;
+}
+
+/* Lets the target receive it. Returns its number there. */
+static int receive_descriptor(struct sp_remote *remote, int socket, struct sp_error *err)
+{
+	struct {
+		struct cmsghdr header;
+		int fd;
+	} control = {.fd = -1};
+	remote_addr control_room, byte_room, part_room, message_room;
+	int rc;
+
+	sp_batch_begin(remote);
+	control_room = sp_batch_room(remote, CMSG_SPACE(sizeof(int)));
+	byte_room = sp_batch_room(remote, 1);
+	part_room = sp_batch_put(remote, &(struct iovec){(void *)(uintptr_t)byte_room, 1},
+	                         sizeof(struct iovec));
+	message_room = sp_batch_put(remote,
+	                            &(struct msghdr){
+	                                    .msg_iov = (void *)(uintptr_t)part_room,
+	                                    .msg_iovlen = 1,
+	                                    .msg_control = (void *)(uintptr_t)control_room,
+	                                    .msg_controllen = CMSG_SPACE(sizeof(int)),
+	                            },
+	                            sizeof(struct msghdr));
+	sp_batch_call(remote, "receive a descriptor", SYS_recvmsg, (uint64_t)socket, message_room,
+	              MSG_CMSG_CLOEXEC | MSG_DONTWAIT, 0, 0, 0);
+	rc = sp_batch_run(remote, err);
+	if (rc == 0)
+		rc = sp_batch_read(remote, control_room, &control, sizeof(control), err);
+	if (rc == 0 && control.fd < 0)
+		rc = sp_fail_errno(err, EMFILE, "process %d cannot receive a descriptor",
+		                   remote->process->pid);
+	return rc < 0 ? rc : control.fd;
+}
+
+static void close_number(struct sp_remote *remote, int number)
+{
+	if (number >= 0)
+		sp_remote_try(remote, NULL, NULL, "close a descriptor", SYS_close, (uint64_t)number,
+		              0, 0, 0, 0, 0);
+}
+
+static int create_from_device(struct sp_remote *remote, int64_t *number, struct sp_error *err)
+{
+	sp_cleanup_close int device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+	int sockets[2] = {-1, -1}, received = -1;
+	remote_addr room;
+	int rc;
+
+	if (device < 0)
+		return sp_fail_errno(err, errno, "cannot open /dev/userfaultfd");
+	sp_batch_begin(remote);
+	room = sp_batch_room(remote, sizeof(sockets));
+	sp_batch_call(remote, "make a pair of sockets", SYS_socketpair, AF_UNIX,
+	              SOCK_SEQPACKET | SOCK_CLOEXEC, 0, room, 0, 0);
+	rc = sp_batch_run(remote, err);
+	if (rc == 0)
+		rc = sp_batch_read(remote, room, sockets, sizeof(sockets), err);
+	if (rc == 0)
+		rc = send_descriptor(remote, sockets[0], device, err);
+	if (rc == 0)
+		received = rc = receive_descriptor(remote, sockets[1], err);
+	if (rc >= 0)
+		rc = sp_remote_try(remote, number, err, "open a userfaultfd", SYS_ioctl,
+		                   (uint64_t)received, USERFAULTFD_IOC_NEW, O_CLOEXEC | O_NONBLOCK,
+		                   0, 0, 0);
+	close_number(remote, received);
+	close_number(remote, sockets[0]);
+	close_number(remote, sockets[1]);
+	return rc;
+}
+
+/* Takes over descriptor `number` of the target, and closes the target's. */
+static int take_over(struct sp_remote *remote, int64_t number, struct sp_error *err)
+{
+	sp_cleanup_close int fd = -1;
+	int rc;
+
+	if (number < 0)
+		return sp_fail_errno(err, (int)-number, "process %d cannot open a userfaultfd",
+		                     remote->process->pid);
+	fd = pidfd_getfd(remote->process->pidfd, (int)number, 0);
+	rc = sp_remote_call(remote, NULL, err, "close the userfaultfd", SYS_close, (uint64_t)number,
+	                    0, 0, 0, 0, 0);
+	if (rc < 0)
+		return rc;
+	if (fd < 0)
+		return sp_fail_errno(err, errno, "cannot take over a userfaultfd of process %d",
+		                     remote->process->pid);
+	return sp_steal_fd(&fd);
+}
+
+int sp_remote_userfaultfd_for_kernel(struct sp_remote *remote, struct sp_error *err)
+{
+	struct sp_error refusal = {0};
+	int64_t number;
+	int rc = make(remote, 0, &refusal);
+
+	if (rc == -EPERM) {
+		rc = create_from_device(remote, &number, err);
+		return rc < 0 ? rc : take_over(remote, number, err);
+	}
+	if (rc < 0 && err)
+		*err = refusal;
+	return rc;
 }

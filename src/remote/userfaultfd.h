@@ -14,4 +14,12 @@
  */
 int sp_remote_userfaultfd(struct sp_remote *remote, struct sp_error *err);
 
+/**
+ * As above, one that also reports the kernel's own faults: a read(2) into protected memory waits,
+ * and does not fail. A target that may not make one itself is handed /dev/userfaultfd for it, which
+ * the caller must be able to open (EACCES, ENOENT if not); a caller that is killed just then leaves a
+ * few close-on-exec descriptors in the target.
+ */
+int sp_remote_userfaultfd_for_kernel(struct sp_remote *remote, struct sp_error *err);
+
 #endif

@@ -1,0 +1,156 @@
+#!/bin/bash
+# Live dumps of a program that writes faster than it can be copied. Its memory is held as it was at the freeze and
+# saved while it runs on: every image is restored and finds each page as its twin, and the program itself notices
+# nothing, whatever it does with the memory meanwhile and whatever becomes of the dump.
+#
+# timeout: 900
+# shellcheck source=tests/lib.sh
+source "$TOP/tests/lib.sh"
+
+# Without these areas the kernel touches the words that tell of a thread's end when that happens, and not before.
+export GLIBC_TUNABLES=glibc.pthread.rseq=0
+
+start() { # NAME [ARGUMENT...]
+	mkdir "$1" && cd "$1" || exit 1
+	start_subject hasty "${@:2}"
+	pid=$SUBJECT_PID
+}
+
+finish() {
+	let_go
+	expect_pass "$pid" 60
+	cd ..
+}
+
+# Ends the subject, and restores each image, to end as well.
+restore_and_finish() { # IMAGE...
+	let_go
+	expect_pass "$pid" 60
+	for image; do
+		"$sealpoint" verify "$image" >>verify.log 2>&1 || die "verify $image: $(tail -n 1 verify.log)"
+		rewind_subject
+		restore_detached "$image"
+		let_go
+		expect_pass "$pid" 60
+	done
+	cd ..
+}
+
+# A busy machine may keep the subject from writing faster than it is copied: then once more. Sets NEXT, a number.
+held_dump() { # PREFIX [OPTION...]
+	local out
+	for ((; next < 20; next++)); do
+		out=$("$sealpoint" dump "$pid" -o "$1$next" --leave-running --json "${@:2}" 2>>dump.log) ||
+			die "dump: exit status $?: $(tail -n 3 dump.log)"
+		[[ $out =~ '"held_bytes": '[1-9] ]] && return
+	done
+	die "memory was never held: $(tail -n 3 dump.log)"
+}
+
+start "written" discard read thread
+next=1
+held_dump image --live
+next=$((next + 1))
+held_dump image --live --compress none
+restore_and_finish image*
+ok "$TEST_NAME/as it was at the freeze" "$next dumps"
+
+start "chain" discard
+dump "$pid" c0 --leave-running --track
+for ((next = 1; next < 20; next++)); do
+	out=$("$sealpoint" dump "$pid" -o "c$next" --leave-running --json --parent "c$((next - 1))" 2>>dump.log) ||
+		die "dump: exit status $?: $(tail -n 3 dump.log)"
+	[[ $out =~ '"held_bytes": '[1-9] ]] && ((next > 1)) && break
+done
+((next < 20)) || die "memory was never held"
+dump "$pid" "c$((next + 1))" --leave-running --parent "c$next"
+grep -q 'full contents' dump.log && die "no delta: $(<dump.log)"
+restore_and_finish c1 "c$next" "c$((next + 1))"
+ok "$TEST_NAME/with a parent" "$next dumps"
+
+# What is unmapped or moved before it was saved is lost to the hold: the dump begins again.
+start "remapped" discard remap
+for i in 1 2 3; do dump "$pid" "image$i" --leave-running --live; done
+again=$(grep -c 'saved once more' dump.log)
+restore_and_finish image1 image2 image3
+ok "$TEST_NAME/unmapped and moved meanwhile" "$again of 3 dumps began again"
+
+# A child that lives at the freeze is refused; any other must not disturb.
+dump_between_forks() {
+	rm -rf image
+	"$sealpoint" dump "$pid" -o image --leave-running --live >dump.log 2>&1
+}
+start "forked" fork
+wait_until 60 dump_between_forks || die "dump: $(tail -n 3 dump.log)"
+restore_and_finish image
+ok "$TEST_NAME/children meanwhile"
+
+# One that may not make such a userfaultfd itself is handed one, and keeps nothing of it.
+start_as_nobody() { # NAME [ARGUMENT...]
+	mkdir "$1" && cd "$1" || exit 1
+	: >go
+	: >out
+	chown -R nobody "$TEST_DIR"
+	exec_alone setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups \
+		"$subjects/hasty" "${@:2}" <go >>out 2>&1 &
+	pid=$!
+	wait_until 60 ready_or_gone "$pid"
+	is_gone "$pid" && die "not ready: $(<out)"
+}
+start_as_nobody "nobody" discard read
+proc_snapshot "$pid" | grep '^fd ' >before
+next=1
+held_dump image --live
+diff before <(proc_snapshot "$pid" | grep '^fd ') >fds || die "descriptors differ: $(<fds)"
+restore_and_finish image*
+ok "$TEST_NAME/without privileges"
+
+start "killed" discard read thread
+length_ms=$("$sealpoint" dump "$pid" -o measured --leave-running --live --json 2>>dump.log |
+	sed -n 's/.*"total_ns": \([0-9]*\).*/\1/p' | sort -n | tail -n 1) # of the freeze, and of all
+length_ms=$((length_ms / 1000000))
+((length_ms > 0)) || die "a dump could not be measured"
+rm -rf measured
+for ((i = 0; i < ${LIVE_KILLS:-20}; i++)); do
+	"$sealpoint" dump "$pid" -o image --leave-running --live >>dump.log 2>&1 &
+	moment=$((RANDOM % length_ms))
+	sleep "$((moment / 1000)).$(printf '%03d' $((moment % 1000)))"
+	kill -KILL $! 2>/dev/null
+	wait $! 2>/dev/null
+	rm -rf image image.partial*
+done
+[[ $(state_of "$pid") != [tT] ]] || die "the subject is stopped"
+readlink "/proc/$pid/fd"/* | grep -q userfaultfd && die "a userfaultfd was left"
+finish
+ok "$TEST_NAME/killed at any moment"
+
+start "full" discard read
+mkdir small
+mount -t tmpfs -o size=40m tmpfs small || die "cannot mount a tmpfs"
+status=0
+"$sealpoint" dump "$pid" -o small/image --leave-running --live --compress none >dump.log 2>&1 || status=$?
+((status == 1)) || die "a full disk: exit status $status"
+grep -q 'No space left' dump.log || die "a full disk: $(<dump.log)"
+[[ -z $(ls -A small) ]] || die "left $(ls -A small)"
+umount small
+finish
+ok "$TEST_NAME/a full disk"
+
+# In the rounds, in the freeze, or while it is held.
+for percent in 30 60 75 90; do
+	start "ended$percent" discard
+	"$sealpoint" dump "$pid" -o image --leave-running --live --quiet >dump.log 2>&1 &
+	dump_pid=$!
+	moment=$((length_ms * percent / 100))
+	sleep "$((moment / 1000)).$(printf '%03d' $((moment % 1000)))"
+	kill -KILL "$pid"
+	if wait "$dump_pid"; then
+		"$sealpoint" verify image >>dump.log 2>&1 || die "verify: $(tail -n 1 dump.log)"
+	else
+		one_sentence dump.log || die "not one sentence: $(<dump.log)"
+		[[ ! -e image ]] || die "there is an image"
+	fi
+	[[ -z $(ls -d image.partial* 2>/dev/null) ]] || die "left $(ls -d image.partial*)"
+	cd ..
+done
+ok "$TEST_NAME/the program ends"
