@@ -95,8 +95,9 @@ struct sp_checkpoint_extent {
 struct sp_checkpoint_extent sp_checkpoint_extent(const struct sp_checkpoint *checkpoint);
 
 /**
- * Opens a checkpoint and its chain. Checks versions, sizes, all record checksums, page-store index
- * and every reference (pids, file ids, ranges, object numbers), but not the frames (verify does).
+ * Opens a checkpoint and its chain. Checks versions, sizes, all checksums of records and files, the
+ * page-store index and every reference (pids, file ids, ranges, object numbers), but not the frames
+ * (verify does).
  * The error says what, where, and what to do.
  */
 int sp_checkpoint_open(struct sp_checkpoint **checkpoint, const char *path, struct sp_error *err);
@@ -106,7 +107,7 @@ int sp_checkpoint_read_id(const char *path, uint8_t id[SP_CHECKPOINT_ID_SIZE],
                           struct sp_error *err);
 /** Fails if the checkpoint holds memory only, and no program that could run. */
 int sp_checkpoint_need_program(const struct sp_checkpoint *checkpoint, struct sp_error *err);
-/** All of open, and every byte of every file of the chain against its checksum. */
+/** All of open, and every frame of the chain. */
 int sp_checkpoint_verify(const char *path, struct sp_log *log, struct sp_error *err);
 
 /** The size of all files in a checkpoint's directory, in bytes. */

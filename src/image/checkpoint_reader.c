@@ -89,6 +89,28 @@ static int read_records(struct sp_checkpoint *checkpoint, struct sp_error *err)
 	return rc;
 }
 
+/*
+ * Are the files those that the manifest was written for? Each may be whole and still belong to another
+ * checkpoint. The bytes of pages.img have their checksums in pages.idx.
+ */
+static int check_checksums(const struct sp_checkpoint *checkpoint, struct sp_error *err)
+{
+	for (size_t i = 0; i < checkpoint->manifest->n_files; i++) {
+		const Sealpoint__ImageFile *file = checkpoint->manifest->files[i];
+		uint64_t checksum;
+		int rc;
+
+		if (strcmp(file->name, SP_IMAGE_PAGES) == 0)
+			continue;
+		rc = sp_file_checksum(checkpoint->dirfd, file->name, &checksum, err);
+		if (rc < 0)
+			return rc;
+		if (checksum != file->checksum)
+			return sp_fail(err, EBADMSG, "%s does not match its checksum", file->name);
+	}
+	return 0;
+}
+
 static int damaged(const struct sp_checkpoint *checkpoint, struct sp_error *err)
 {
 	if (err->code == EBADMSG)
@@ -103,6 +125,8 @@ static int open_contents(struct sp_checkpoint *checkpoint, struct sp_error *err)
 
 	if (rc == 0)
 		rc = read_records(checkpoint, err);
+	if (rc == 0)
+		rc = check_checksums(checkpoint, err);
 	if (rc == 0)
 		rc = sp_checkpoint_check(checkpoint, err);
 	return rc < 0 ? damaged(checkpoint, err) : 0;

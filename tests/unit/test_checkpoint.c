@@ -253,6 +253,34 @@ static void a_file_cut_off_or_prolonged_is_refused(void **state)
 	}
 }
 
+/* Each file is whole, and of the same size, but they say nothing about each other. */
+static void files_of_another_checkpoint_are_refused(void **state)
+{
+	static const char *const names[] = {"records.img", "pages.idx"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct scratch scratch = scratch_make();
+		sp_cleanup_free struct fixture *fixture = new_fixture();
+		sp_cleanup_free char *path = in_scratch(&scratch, "saved");
+		sp_cleanup_free char *other = in_scratch(&scratch, "other");
+		sp_cleanup_free char *to = sp_format("%s/%s", path, names[i]);
+		sp_cleanup_free char *from = sp_format("%s/%s", other, names[i]);
+		struct sp_checkpoint *checkpoint;
+		struct sp_error err = {0};
+
+		fixture->level = SP_COMPRESS_NONE;
+		write_fixture(fixture, path);
+		fixture->general[0]++;
+		fixture->heap[0]++;
+		write_fixture(fixture, other);
+		assert_int_equal(rename(from, to), 0);
+		assert_int_equal(sp_checkpoint_open(&checkpoint, path, &err), -EBADMSG);
+		assert_says(&err, names[i]);
+		assert_says(&err, "does not match its checksum");
+		scratch_remove(&scratch);
+	}
+}
+
 static void a_missing_file_is_refused_by_name(void **state)
 {
 	for (size_t i = 0; i < 4; i++) {
@@ -530,6 +558,7 @@ int main(void)
 	        cmocka_unit_test(a_full_disk_leaves_nothing),
 	        cmocka_unit_test(every_flipped_byte_is_refused),
 	        cmocka_unit_test(a_file_cut_off_or_prolonged_is_refused),
+	        cmocka_unit_test(files_of_another_checkpoint_are_refused),
 	        cmocka_unit_test(a_missing_file_is_refused_by_name),
 	        cmocka_unit_test(what_is_no_checkpoint_is_refused_in_words),
 	        cmocka_unit_test(other_files_in_the_directory_do_no_harm),
