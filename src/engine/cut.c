@@ -436,6 +436,19 @@ static int take_tracked(struct taker *taker, struct sp_vma *vma)
 	return rc < 0 ? rc : add_discarded(taker, vma);
 }
 
+/*
+ * A mapping that is not to be tracked is registered with us all the same if it replaced another one
+ * at the moment when that was registered. Registering it again tells whether it is ours.
+ */
+static void let_go(struct taker *taker, struct sp_vma *vma)
+{
+	int uffd = taker->cut->session.uffd;
+
+	if (vma->flags & SP_VMA_UFFD && sp_uffd_register(uffd, vma->range) == 0 &&
+	    sp_uffd_unregister(uffd, vma->range) == 0)
+		vma->flags &= ~(uint32_t)SP_VMA_UFFD;
+}
+
 /* What neither a layer nor the parent has: never taken for unchanged. */
 static void add_uncovered(struct sp_cut *cut, const struct sp_array *vmas)
 {
@@ -466,6 +479,8 @@ int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, struct sp_error
 	for (size_t i = 0; i < vmas->count; i++) {
 		struct sp_vma *vma = sp_array_at(vmas, i);
 
+		if (!sp_cut_tracks(vma))
+			let_go(&taker, vma);
 		/* What cannot be tracked has changed. */
 		if (!sp_cut_tracks(vma) || take_tracked(&taker, vma) < 0)
 			sp_ranges_add(&cut->changed, vma->range);

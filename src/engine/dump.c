@@ -85,9 +85,17 @@ static int read_mappings(struct dump *dump, struct sp_error *err)
 	return rc;
 }
 
+static bool is_same_mapping(const struct sp_vma *one, const struct sp_vma *other)
+{
+	return one->range.start == other->range.start && one->range.end == other->range.end &&
+	       one->kind == other->kind && one->prot == other->prot &&
+	       one->offset == other->offset && one->inode == other->inode;
+}
+
 /*
- * Advice, locks and seals of a whole mapping are not in maps. Had they changed between that list
- * and the freeze, they would be saved as they were before.
+ * Advice, locks, seals and the protection key of a whole mapping are not in maps. Had they changed
+ * between that list and the freeze, they would be saved as they were before. A mapping that was
+ * replaced when the program ran on tells nothing.
  */
 static int check_mappings(struct dump *dump, struct sp_error *err)
 {
@@ -98,13 +106,14 @@ static int check_mappings(struct dump *dump, struct sp_error *err)
 		const struct sp_vma *vma = sp_array_at(&now, i);
 		const struct sp_vma *saved = sp_vma_find(&dump->vmas, vma->range.start);
 
-		if (!saved || memcmp(&saved->range, &vma->range, sizeof(vma->range)) ||
-		    saved->prot != vma->prot ||
-		    !((saved->flags ^ vma->flags) & ~(uint32_t)SP_VMA_UFFD))
+		if (!saved || !is_same_mapping(saved, vma) ||
+		    (saved->protection_key == vma->protection_key &&
+		     !((saved->flags ^ vma->flags) & ~(uint32_t)SP_VMA_UFFD)))
 			continue;
 		rc = sp_fail(err, EAGAIN,
-		             "%s has changed the advice, the lock or the seal of its memory at "
-		             "0x%" PRIx64 "-0x%" PRIx64 " while it was being saved: try again",
+		             "%s has changed the advice, the lock, the seal or the protection key "
+		             "of its memory at 0x%" PRIx64 "-0x%" PRIx64
+		             " while it was being saved: try again",
 		             sp_process_name(dump->options->pid).text, vma->range.start,
 		             vma->range.end);
 	}

@@ -73,3 +73,21 @@ ok "$TEST_NAME/every member is restored"
 "$sealpoint" restore c3 --detach >out 2>&1 && die "a pre-dump was restored"
 grep -q 'it is a pre-dump: use a checkpoint' out || die "a pre-dump is refused with: $(<out)"
 ok "$TEST_NAME/a pre-dump is refused"
+
+# Mappings that are replaced while they are looked at keep nobody from saving the program, now or later.
+start_subject replacing
+pid=$SUBJECT_PID
+dump "$pid" r0 --leave-running --track
+for ((i = 1; i <= 40; i++)); do
+	: >dump.log
+	dump "$pid" "r$i" --leave-running --parent "r$((i - 1))"
+done
+dump_and_reap "$pid" last --parent "r40"
+for image in r7 last; do
+	rewind_subject
+	restore_detached "$image"
+	let_go
+	expect_pass "$pid" 60
+	wait_until 10 is_gone "$pid"
+done
+ok "$TEST_NAME/mappings that are replaced meanwhile"

@@ -289,6 +289,14 @@ static void huge_page(struct place place)
 		madvise(at + below(512) * PAGE, PAGE, MADV_DONTNEED);
 }
 
+/* Swaps out, where there is swap. */
+static void page_out(struct place place)
+{
+	size_t slot = below(SLOTS);
+
+	madvise(SLOT(slot), slot_pages(slot) * PAGE, MADV_PAGEOUT);
+}
+
 static void merge_pages(struct place place)
 {
 	madvise(place.at, place.size, MADV_MERGEABLE);
@@ -589,6 +597,7 @@ static const struct {
         {"advise", advise, 4},
         {"guard", guard, 3},
         {"huge page", huge_page, 1},
+        {"page out", page_out, 2},
         {"merge pages", merge_pages, 1},
         {"write file", write_file, 2},
         {"punch file", punch_file, 1},
@@ -675,13 +684,18 @@ static void *write_in_order(void *argument)
 	return argument;
 }
 
-static void set_running(bool on)
+static void run_thread(void)
 {
-	if (on)
-		atomic_store(&stopped, 0);
-	atomic_store(&running, on);
+	atomic_store(&stopped, 0);
+	atomic_store(&running, 1);
 	syscall(SYS_futex, &running, FUTEX_WAKE, 1, NULL, NULL, 0);
-	while (!on && !atomic_load(&stopped))
+}
+
+/* Nobody wakes it from its wait: it would write once more, at any time. */
+static void halt_thread(void)
+{
+	atomic_store(&running, 0);
+	while (!atomic_load(&stopped))
 		syscall(SYS_futex, &stopped, FUTEX_WAIT, 0, NULL, NULL, 0);
 }
 
@@ -708,6 +722,8 @@ static void set_up(void)
 	subject_need(mmap((void *)CHANGING_ORDER, CHANGING_ORDER_SIZE, PROT_READ | PROT_WRITE,
 	                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED,
 	             "mmap");
+	for (size_t slot = 0; slot < SLOTS; slot++)
+		map_anonymous((struct place){SLOT(slot), slot_pages(slot) * PAGE});
 	subject_need(mmap((void *)CHANGING_RESERVATION, RESERVATION_SIZE, PROT_NONE,
 	                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
 	                  0) != MAP_FAILED,
@@ -724,7 +740,7 @@ int main(int argc, char **argv)
 	uint64_t command;
 
 	set_up();
-	set_running(false);
+	halt_thread();
 	for (;;) {
 		if (write(CHANGING_DONE, &one, sizeof(one)) < 0 ||
 		    read(CHANGING_COMMANDS, &command, sizeof(command)) < 0)
@@ -735,10 +751,10 @@ int main(int argc, char **argv)
 			do_step();
 			break;
 		case CHANGING_RUN:
-			set_running(true);
+			run_thread();
 			break;
 		case CHANGING_HALT:
-			set_running(false);
+			halt_thread();
 			break;
 		case CHANGING_PING:
 			break;

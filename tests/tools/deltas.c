@@ -184,6 +184,17 @@ static int compare_run(void *context, const struct sp_page_run *image)
 	return 0;
 }
 
+static int tell_difference(uint64_t page, const uint8_t *was, const uint8_t *is,
+                           struct sp_error *err)
+{
+	size_t byte = 0;
+
+	while (was[byte] == is[byte])
+		byte++;
+	return sp_fail(err, EBADMSG, "byte 0x%" PRIx64 " was 0x%02x, and is 0x%02x in the image",
+	               page + byte, was[byte], is[byte]);
+}
+
 /* Called by several threads. */
 static int compare_data(void *context, uint64_t offset, const void *bytes, size_t size,
                         struct sp_error *err)
@@ -201,8 +212,9 @@ static int compare_data(void *context, uint64_t offset, const void *bytes, size_
 			               offset + at);
 		if (memcmp(run->bytes + (offset + at - run->range.start),
 		           (const uint8_t *)bytes + at, PAGE))
-			return sp_fail(err, EBADMSG, "the contents of page 0x%" PRIx64 " differ",
-			               offset + at);
+			return tell_difference(offset + at,
+			                       run->bytes + (offset + at - run->range.start),
+			                       (const uint8_t *)bytes + at, err);
 	}
 	pthread_mutex_lock(&comparison->lock);
 	comparison->given += size;
@@ -401,6 +413,8 @@ static void start_subject(void)
 
 		/* Where the kernel would write the number of the processor at any time. */
 		setenv("GLIBC_TUNABLES", "glibc.pthread.rseq=0", 1);
+		/* Where the second thread would write when it first calls a function. */
+		setenv("LD_BIND_NOW", "1", 1);
 		setsid();
 		for (int i = 0; i < 5; i++)
 			kept[i] = fcntl(kept[i], F_DUPFD, 20);
