@@ -76,12 +76,20 @@ static struct sp_sample_mapping *mapping_at(const struct sp_array *mappings, uin
 	return sp_array_search(mappings, &address, sp_range_locate);
 }
 
-/* A mapping that is new joins our own session. What belongs to another userfaultfd cannot. */
+/*
+ * A mapping that is new joins our own session. What belongs to another userfaultfd cannot. Where memory
+ * was moved the kernel may have ended the registration and left the protection, which no write took
+ * away since: so all of a mapping that joins counts as written (engine/cut.c, join()).
+ */
 static bool joins(const struct sp_sampler *sampler, const struct sp_vma *vma)
 {
-	return sp_cut_tracks(vma) &&
-	       (sampler->sample.held || sp_scan_check(sampler->pagemap, vma->range) == 0 ||
-	        sp_uffd_register(sampler->session.uffd, vma->range) == 0);
+	int uffd = sampler->session.uffd;
+
+	if (!sp_cut_tracks(vma))
+		return false;
+	if (sampler->sample.held || sp_scan_check(sampler->pagemap, vma->range) == 0)
+		return true;
+	return sp_uffd_register(uffd, vma->range) == 0 && sp_uffd_unprotect(uffd, vma->range) == 0;
 }
 
 static void note_changes(struct sp_sample *sample, const struct sp_array *before)

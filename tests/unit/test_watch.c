@@ -19,7 +19,7 @@
 
 /* --- a child that does as it is told --- */
 
-enum order { WRITE, READ, MAP, UNMAP, EXEC };
+enum order { WRITE, READ, MAP, UNMAP, AWAY, BACK, EXEC };
 
 struct command {
 	enum order order;
@@ -55,6 +55,19 @@ static void touch(char *start, const struct command *command)
 	}
 }
 
+/* Moves the last pages to another place, or back, where they become one with the others again. */
+static void move_end(bool back)
+{
+	static char *away;
+	size_t size = 50 * SP_PAGE_SIZE;
+	char *at = memory + (PAGES - 50) * SP_PAGE_SIZE, *from = back ? away : at, *to = at;
+
+	if (!back)
+		to = away = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) != to)
+		_exit(94);
+}
+
 static void obey(const struct command *command)
 {
 	size_t size = PAGES * SP_PAGE_SIZE;
@@ -72,6 +85,10 @@ static void obey(const struct command *command)
 		break;
 	case UNMAP:
 		munmap(memory, size);
+		break;
+	case AWAY:
+	case BACK:
+		move_end(command->order == BACK);
 		break;
 	case EXEC:
 		execl("/bin/sleep", "sleep", "100", NULL);
@@ -260,6 +277,25 @@ static void a_mapping_that_was_replaced_by_one_alike_is_seen(void **state)
 	expect(next(&sampler), 1);
 }
 
+/* The kernel ends the registration of both parts, and leaves the protection of their pages. */
+static void writes_next_to_memory_that_was_moved_are_seen(void **state)
+{
+	sp_cleanup_sampler struct sp_sampler sampler;
+	const struct sp_sample_mapping *mapping;
+	uint64_t written = 0;
+
+	tell(WRITE, 0, PAGES);
+	tell(AWAY, 0, 0);
+	open_sampler(&sampler);
+	tell(BACK, 0, 0);
+	tell(WRITE, 10, 20);
+	mapping = find(next(&sampler), memory);
+	for (unsigned i = 0; i < SP_SAMPLE_CELLS; i++)
+		if (sp_sample_cell(mapping->range, i).end <= (uintptr_t)memory + 40 * SP_PAGE_SIZE)
+			written += mapping->cells[i];
+	assert_true(written >= 20);
+}
+
 static void longer_rounds_hold_more(void **state)
 {
 	sp_cleanup_sampler struct sp_sampler sampler;
@@ -403,6 +439,7 @@ int main(void)
 	        WITH_CHILD(cells_tell_where),
 	        WITH_CHILD(mappings_come_and_go),
 	        WITH_CHILD(a_mapping_that_was_replaced_by_one_alike_is_seen),
+	        WITH_CHILD(writes_next_to_memory_that_was_moved_are_seen),
 	        WITH_CHILD(longer_rounds_hold_more),
 	        WITH_CHILD(closing_leaves_nothing_behind),
 	        WITH_CHILD(from_a_held_session_nothing_is_taken),
