@@ -127,8 +127,8 @@ int sp_print_json_line(json_t *object);
 json_t *sp_json_text(const char *text);
 /** {"data": 12, "zero": 3, ...}: how many pages are in each state. */
 json_t *sp_page_counts_object(const uint64_t pages[SP_PAGE_STATES]);
-/** How many pages have contents somewhere: here, in a parent, in a file, or are zero. */
-uint64_t sp_populated_pages(const struct sp_page_stats *stats);
+/** How many pages it has itself: with contents, zero, or a file's. Those of its parent do not count. */
+uint64_t sp_own_pages(const struct sp_page_stats *stats);
 /** How many times larger the contents are than what is stored of them. */
 double sp_ratio(const struct sp_page_stats *stats);
 /** Prints a command's help on stdout. */

@@ -105,10 +105,9 @@ json_t *sp_page_counts_object(const uint64_t pages[SP_PAGE_STATES])
 	return object;
 }
 
-uint64_t sp_populated_pages(const struct sp_page_stats *stats)
+uint64_t sp_own_pages(const struct sp_page_stats *stats)
 {
-	return stats->pages[SP_PAGE_DATA] + stats->pages[SP_PAGE_ZERO] +
-	       stats->pages[SP_PAGE_FILE] + stats->pages[SP_PAGE_PARENT];
+	return stats->pages[SP_PAGE_DATA] + stats->pages[SP_PAGE_ZERO] + stats->pages[SP_PAGE_FILE];
 }
 
 double sp_ratio(const struct sp_page_stats *stats)

@@ -69,7 +69,7 @@ static void print_people(const struct sp_dump_options *dump, const struct sp_dum
 	printf("saved the memory of process %d to %s in %s; the program was not stopped\n",
 	       dump->pid, dump->directory, sp_show_duration(result->total_ns).text);
 	printf("%s pages, %s of contents, %s on disk, ratio %.1f\n",
-	       sp_show_count(sp_populated_pages(&result->pages)).text,
+	       sp_show_count(sp_own_pages(&result->pages)).text,
 	       sp_show_bytes(result->pages.raw_bytes).text, sp_show_bytes(result->image_bytes).text,
 	       sp_ratio(&result->pages));
 }

@@ -3,28 +3,35 @@
 
 #include "base/clock.h"
 #include "base/cleanup.h"
+#include "mem/page_scan.h"
 #include "mem/vma.h"
-#include "proc/file.h"
 #include "proc/stat.h"
 #include "track/scan.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 
 #define REGIONS 1024
 
-/* Written and populated: what a dump would have to store. */
-static uint64_t count_written(int pagemap, struct sp_range range)
+static int add_run(void *bytes, struct sp_range run, uint64_t categories, struct sp_error *err)
+{
+	*(uint64_t *)bytes += sp_range_size(run);
+	return 0;
+}
+
+/* Written and populated: what is only reserved counts as written, and is nothing to store. */
+static uint64_t count_written(struct sp_page_scan *scan, struct sp_range range)
 {
 	struct page_region regions[REGIONS];
 	uint64_t bytes = 0;
 
 	while (range.start < range.end) {
-		int count = sp_scan_written(pagemap, &range, regions, REGIONS, 0);
+		int count = sp_scan_written(scan->pagemap, &range, regions, REGIONS, 0);
 
 		for (int i = 0; i < count; i++)
-			bytes += regions[i].end - regions[i].start;
+			sp_page_scan_walk(scan, (struct sp_range){regions[i].start, regions[i].end},
+			                  add_run, &bytes, NULL);
 		if (count < 0)
 			break;
 	}
@@ -35,9 +42,11 @@ static int fill_in(pid_t pid, const struct sp_session *session, struct sp_tracki
                    struct sp_error *err)
 {
 	struct sp_array vmas = SP_ARRAY_OF(struct sp_vma);
-	sp_cleanup_close int pagemap = sp_proc_open(pid, "pagemap", O_RDONLY, err);
-	int rc = pagemap < 0 ? pagemap : sp_vma_list_read(pid, &vmas, err);
+	sp_cleanup(sp_page_scan_close) struct sp_page_scan scan = {.pagemap = -1};
+	int rc = sp_page_scan_open(&scan, pid, err);
 
+	if (rc == 0)
+		rc = sp_vma_list_read(pid, &vmas, err);
 	*status = (struct sp_tracking_status){
 	        .tracked = true,
 	        .generation = session->generation,
@@ -47,10 +56,10 @@ static int fill_in(pid_t pid, const struct sp_session *session, struct sp_tracki
 	for (size_t i = 0; i < vmas.count && rc == 0; i++) {
 		const struct sp_vma *vma = sp_array_at(&vmas, i);
 
-		if (sp_scan_check(pagemap, vma->range) < 0)
+		if (sp_scan_check(scan.pagemap, vma->range) < 0)
 			continue;
 		status->tracked_bytes += sp_range_size(vma->range);
-		status->written_bytes += count_written(pagemap, vma->range);
+		status->written_bytes += count_written(&scan, vma->range);
 	}
 	sp_vma_list_release(&vmas);
 	return rc;
@@ -81,10 +90,20 @@ int sp_tracking_start(pid_t pid, struct sp_tracking_status *status, struct sp_er
 	return rc;
 }
 
+/* As sp_session_find(), but a process that is not there is an error. */
+static int find_session(struct sp_session *session, pid_t pid, struct sp_error *err)
+{
+	int rc = sp_session_find(session, pid, err);
+
+	if (rc == 0 && kill(pid, 0) < 0 && errno == ESRCH)
+		return sp_fail(err, ESRCH, "there is no process %d", pid);
+	return rc;
+}
+
 int sp_tracking_read_status(pid_t pid, struct sp_tracking_status *status, struct sp_error *err)
 {
 	sp_cleanup_session struct sp_session session;
-	int rc = sp_session_find(&session, pid, err);
+	int rc = find_session(&session, pid, err);
 
 	*status = (struct sp_tracking_status){0};
 	return rc == 1 ? fill_in(pid, &session, status, err) : rc;
@@ -93,7 +112,7 @@ int sp_tracking_read_status(pid_t pid, struct sp_tracking_status *status, struct
 int sp_tracking_stop(pid_t pid, struct sp_error *err)
 {
 	sp_cleanup_session struct sp_session session;
-	int rc = sp_session_find(&session, pid, err);
+	int rc = find_session(&session, pid, err);
 
 	if (rc == 0)
 		return sp_fail(err, ENOENT, "the writes of %s are not tracked",

@@ -41,7 +41,8 @@ ok "$TEST_NAME/not the last cut"
 
 # The same process, another program: the session knows nothing of its memory, and makes room for a new one.
 cat >other.py <<'P'
-import os, time
+import mmap, os, time
+reserved = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 while not os.path.exists("go2"):
     time.sleep(0.02)
 os.execvp("sleep", ["sleep", "1000"])
@@ -50,14 +51,21 @@ exec_alone python3 other.py >>program.log 2>&1 </dev/null &
 other=$!
 wait_until 20 eval "[[ \$(</proc/$other/comm) == python3 ]]"
 dump "$other" e0 --leave-running --track
+number_of() { "$sealpoint" track status "$other" --json | sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p"; }
+(($(number_of tracked_bytes) > 64 << 20)) || die "not all is tracked: $(number_of tracked_bytes) bytes"
+(($(number_of written_bytes) < 64 << 20)) || die "memory that is only reserved was written"
+ok "$TEST_NAME/what is only reserved was not written"
 : >go2
 wait_until 20 eval "[[ \$(</proc/$other/comm) == sleep ]]"
 : >dump.log
 dump "$other" e1 --leave-running --parent e0
 expect_words "after an exec" "e0 cannot be the parent, the tracking session of that time has ended"
+pages_of_log() { sed -n 's/^\([0-9,]*\) pages, .*/\1/p' dump.log | tr -d ,; }
+whole=$(pages_of_log)
 : >dump.log
 dump_and_reap "$other" e2 --parent e1
 grep -q 'full contents' dump.log && die "after an exec, e2 is no delta: $(<dump.log)"
+(($(pages_of_log) < whole)) || die "a delta tells of more pages than all: $(<dump.log)"
 ok "$TEST_NAME/another program under the same process id"
 
 dump_and_reap "$pid" c14 --parent c13

@@ -67,6 +67,7 @@ refuses "without the capability" setpriv --bounding-set=-checkpoint_restore,-sys
 kill "$gone"
 wait "$gone"
 refuses "no process" "$sealpoint" dump "$gone" -o new -- "there is no process $gone"
+refuses "no process to ask about" "$sealpoint" track status "$gone" -- "there is no process $gone"
 
 refuses "the init of the namespace" "$sealpoint" dump 1 -o new -- "process 1 (" "init" "that it has started"
 
