@@ -139,7 +139,8 @@ static int run(struct sp_cli *cli)
 		return sp_command_failed(cli, &err);
 	sp_log_succeeded(&cli->log);
 	if (!cli->json && !cli->log.quiet)
-		printf("%u snapshots were made%s; the newest is %s\n", result.made,
+		printf("%u snapshot%s made%s; the newest is %s\n", result.made,
+		       result.made == 1 ? " was" : "s were",
 		       result.program_ended ? " until the program ended" : "", result.newest);
 	return SP_EXIT_OK;
 }

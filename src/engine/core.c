@@ -444,8 +444,11 @@ static void remove_file(void *path)
 static int write_file(struct core *core, const char *path, struct sp_error *err)
 {
 	sp_cleanup_free char *partial = sp_format("%s.partial-%d", path, getpid());
+	struct stat stat;
 	int rc;
 
+	if (lstat(path, &stat) == 0 && S_ISDIR(stat.st_mode))
+		return sp_fail(err, EISDIR, "it is a directory; name a file in it");
 	core->fd = open(partial, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (core->fd < 0)
 		return sp_fail_errno(err, errno, "cannot create %s", partial);

@@ -88,6 +88,8 @@ static int check_place(const struct sp_checkpoint_writer *writer, struct sp_erro
 static int refuse_partial(const struct sp_checkpoint_writer *writer, int code, struct sp_error *err)
 {
 	const char *slash = strrchr(writer->path, '/');
+	int length = slash ? (int)(slash - writer->path) : 0;
+	sp_cleanup_free char *parent = sp_format("%.*s", length, writer->path);
 
 	if (code == EEXIST)
 		return sp_fail(
@@ -95,11 +97,11 @@ static int refuse_partial(const struct sp_checkpoint_writer *writer, int code, s
 		        "cannot create checkpoint %s: %s is left from a run that was killed; "
 		        "remove it",
 		        writer->path, writer->partial);
-	if (code == ENOENT && slash)
+	if (code == ENOENT && *parent && access(parent, F_OK) < 0)
 		return sp_fail(err, code,
-		               "cannot create checkpoint %s: the directory %.*s does not exist; "
+		               "cannot create checkpoint %s: the directory %s does not exist; "
 		               "create it first",
-		               writer->path, (int)(slash - writer->path), writer->path);
+		               writer->path, parent);
 	return sp_fail_errno(err, code, "cannot create %s", writer->partial);
 }
 

@@ -176,6 +176,8 @@ refused "dump: no pid" 2 "pid|number|usage" "$sealpoint" dump not-a-pid -o new
 refused "dump: no directory given" 2 "directory|usage|-o" "$sealpoint" dump "$victim"
 refused "dump: existing directory" 1 foreign "$sealpoint" dump "$victim" -o foreign
 refused "dump: parent directory missing" 1 nowhere "$sealpoint" dump "$victim" -o nowhere/new
+refused "dump: where none can be made" 1 "cannot create /proc/new" "$sealpoint" dump "$victim" -o /proc/new
+refused "core: a directory" 1 "is a directory; name a file" "$sealpoint" core good -o foreign
 refused "unknown command" 2 frobnicate "$sealpoint" frobnicate
 refused "unknown option" 2 frobnicate "$sealpoint" dump "$victim" -o new --frobnicate
 refused "dump: oneself" 1 "itself|own|oneself|sealpoint" bash -c "exec \"$sealpoint\" dump \$\$ -o new"
