@@ -1,5 +1,6 @@
 /* `sealpoint pre-dump`: saves the memory of a program that runs all the while. */
 #include "cli/cli.h"
+#include "cli/worker.h"
 
 #include "base/interrupt.h"
 #include "engine/engine.h"
@@ -86,9 +87,12 @@ static int run(struct sp_cli *cli)
 	};
 	struct sp_dump_result result = {0};
 	struct sp_error err = {0};
+	int status;
 
 	if (!parse(cli, &dump))
 		return SP_EXIT_USAGE;
+	if (!sp_dump_may_be_killed(dump.pid) && !sp_worker_begin(&status))
+		return status;
 	sp_interrupt_watch();
 	if (sp_dump(&dump, &result, &err) < 0)
 		return sp_command_failed(cli, &err);

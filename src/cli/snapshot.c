@@ -1,5 +1,6 @@
 /* `sealpoint snapshot`: checkpoints of a running program at intervals. */
 #include "cli/cli.h"
+#include "cli/worker.h"
 
 #include "base/clock.h"
 #include "base/interrupt.h"
@@ -131,9 +132,12 @@ static int run(struct sp_cli *cli)
 	};
 	struct sp_snapshot_result result;
 	struct sp_error err = {0};
+	int status;
 
 	if (!parse(cli, &snapshot))
 		return SP_EXIT_USAGE;
+	if (!sp_dump_may_be_killed(snapshot.dump.pid) && !sp_worker_begin(&status))
+		return status;
 	sp_interrupt_watch();
 	if (sp_snapshot(&snapshot, &result, &err) < 0)
 		return sp_command_failed(cli, &err);

@@ -1,5 +1,6 @@
 /* `sealpoint track`: sessions that track the writes of a program. */
 #include "cli/cli.h"
+#include "cli/worker.h"
 
 #include "engine/engine.h"
 
@@ -72,6 +73,7 @@ static int run(struct sp_cli *cli)
 {
 	char **operands;
 	pid_t pid;
+	int status;
 
 	if (sp_next_option(cli) != SP_OPTION_END)
 		return SP_EXIT_USAGE;
@@ -83,6 +85,9 @@ static int run(struct sp_cli *cli)
 		return sp_usage_error(cli, "\"%s\" is none of start, status and stop", operands[0]);
 	if (!sp_parse_pid(cli, operands[1], &pid))
 		return SP_EXIT_USAGE;
+	if (!strcmp(operands[0], "start") && !sp_dump_may_be_killed(pid) &&
+	    !sp_worker_begin(&status))
+		return status;
 	return act(cli, operands[0], pid);
 }
 
