@@ -113,6 +113,7 @@ wait "$pid" 2>/dev/null
 # shellcheck disable=SC2016
 start_program bash -c 'until [[ -s trigger ]]; do :; done; exec sleep 1000'
 pid=$PROGRAM_PID
+wait_until 10 grep -q trigger "/proc/$pid/cmdline" || die "the program does not start"
 dump "$pid" d0 --leave-running --track
 rm -rf "c$images" && mv d0 "c$images"
 expect_delta "before execve"
