@@ -43,13 +43,14 @@ ok "$TEST_NAME/not the last cut"
 cat >other.py <<'P'
 import mmap, os, time
 reserved = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+open("ready2", "w").close()
 while not os.path.exists("go2"):
     time.sleep(0.02)
 os.execvp("sleep", ["sleep", "1000"])
 P
 exec_alone python3 other.py >>program.log 2>&1 </dev/null &
 other=$!
-wait_until 20 eval "[[ \$(</proc/$other/comm) == python3 ]]"
+wait_until 20 test -e ready2 || die "other.py: $(<program.log)"
 dump "$other" e0 --leave-running --track
 number_of() { "$sealpoint" track status "$other" --json | sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p"; }
 (($(number_of tracked_bytes) > 64 << 20)) || die "not all is tracked: $(number_of tracked_bytes) bytes"
