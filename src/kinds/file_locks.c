@@ -43,9 +43,9 @@ static int parse_lock(struct sp_file_lock *lock, pid_t pid, const char *line, st
 	name = find_name(kind);
 	if (!name)
 		return sp_fail(err, ENOTSUP,
-		               "it has a file lease (%.*s): sealpoint cannot save leases; let the "
+		               "it has a file lease (%s): sealpoint cannot save leases; let the "
 		               "program give it up before the dump (fcntl F_SETLEASE, F_UNLCK)",
-		               (int)strcspn(line, "\n"), line);
+		               mode);
 	lock->type = name->type;
 	lock->pid = name->type == SEALPOINT__FILE_LOCK__TYPE__POSIX ? pid : 0;
 	lock->exclusive = !strcmp(mode, "WRITE");

@@ -71,6 +71,47 @@ static int check_pid_namespace(pid_t pid, const char *status, struct sp_error *e
 	               sp_process_name(pid).text, numbers[count - 1], pid);
 }
 
+/* Does a file of a control group, wherever that hierarchy is mounted, have this text in it? */
+static bool group_file_says(const char *mount, const char *group, const char *name,
+                            const char *text)
+{
+	sp_cleanup_free char *path = sp_format("/sys/fs/cgroup%s%s/%s", mount, group, name);
+	sp_cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char content[256];
+	ssize_t size = fd < 0 ? -1 : read(fd, content, sizeof(content) - 1);
+
+	content[size > 0 ? size : 0] = '\0';
+	return strstr(content, text) != NULL;
+}
+
+/*
+ * A process in a frozen control group can be stopped, and then does not run for us either: a remote
+ * call would not end before somebody thaws the group.
+ */
+static int check_frozen(pid_t pid, struct sp_error *err)
+{
+	sp_cleanup_free char *groups = NULL;
+	char *rest, *line;
+
+	if (sp_proc_read(pid, "cgroup", &groups, NULL, NULL))
+		return 0;
+	for (line = strtok_r(groups, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		const char *group = strchr(line, '/');
+		bool frozen = false;
+
+		if (group && !strncmp(line, "0::", 3))
+			frozen = group_file_says("", group, "cgroup.events", "frozen 1") ||
+			         group_file_says("/unified", group, "cgroup.events", "frozen 1");
+		else if (group && strstr(line, ":freezer:"))
+			frozen = group_file_says("/freezer", group, "freezer.state", "FROZEN");
+		if (frozen)
+			return sp_fail(err, EBUSY,
+			               "%s is frozen with its control group %s; thaw that first",
+			               sp_process_name(pid).text, group);
+	}
+	return 0;
+}
+
 /*
  * A main thread that has ended, or is about to, and has no memory any more. So it is with its
  * process, unless that has other threads: those may run on for ever, or one of them is in execve(2)
@@ -112,7 +153,7 @@ int sp_process_check(pid_t pid, struct sp_error *err)
 	maps = sp_proc_open(pid, "maps", O_RDONLY, NULL);
 	if (maps == -EACCES || maps == -EPERM)
 		return refuse_permission(pid, err);
-	return check_pid_namespace(pid, status, err);
+	return check_frozen(pid, err) ? -err->code : check_pid_namespace(pid, status, err);
 }
 
 int sp_refuse_seize(pid_t pid, pid_t tid, int code, struct sp_error *err)

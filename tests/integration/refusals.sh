@@ -87,6 +87,33 @@ else
 	skip "$TEST_NAME/a 32-bit program" "no 32-bit programs can be built here"
 fi
 
+# A process in a frozen control group, of either version.
+frozen_case() { # CASE MOUNT FILE FREEZE THAW
+	local group=/sys/fs/cgroup/$2/sealpoint-test-$RANDOM$RANDOM
+	if ! mkdir "$group" 2>/dev/null || [[ ! -e $group/$3 ]]; then
+		rmdir "$group" 2>/dev/null
+		skip "$TEST_NAME/$1" "there is no such hierarchy at /sys/fs/cgroup/$2"
+		return
+	fi
+	sleeping ./sleeper 60
+	echo "$SLEEPER" >"$group/cgroup.procs"
+	echo "$4" >"$group/$3"
+	wait_until 10 grep -q -e 'frozen 1' -e FROZEN "$group/cgroup.events" "$group/freezer.state"
+	timeout --signal=KILL 20 "$sealpoint" dump "$SLEEPER" -o new >output 2>error </dev/null
+	local status=$?
+	echo "$5" >"$group/$3"
+	if ((status == 1)) && grep -q -F "process $SLEEPER (sleeper) is frozen with its control group /" error; then
+		ok "$TEST_NAME/$1"
+	else
+		not_ok "$TEST_NAME/$1" "exit status $status: $(<error)"
+	fi
+	kill "$SLEEPER"
+	wait "$SLEEPER"
+	wait_until 10 rmdir "$group"
+}
+frozen_case "in a frozen control group" "$([[ -d /sys/fs/cgroup/unified ]] && echo unified)" cgroup.freeze 1 0
+frozen_case "in a frozen control group of version 1" freezer freezer.state FROZEN THAWED
+
 # A program at one of its limits has no room for the temporary pages. It is not harmed, and the way out works.
 cat >limited.py <<'P'
 import resource, sys, time
