@@ -40,6 +40,22 @@ static const char *state_name(unsigned state)
 	return name ? name : "in an unknown state";
 }
 
+/* What makes the socket one without a connection, which can be saved. */
+static const char *way_out(unsigned state)
+{
+	switch (state) {
+	case TCP_FIN_WAIT1:
+	case TCP_FIN_WAIT2:
+		return "close it at the other end";
+	case TCP_TIME_WAIT:
+	case TCP_LAST_ACK:
+	case TCP_CLOSING:
+		return "wait until it is";
+	default: /* closed by the other end alone, it stays half open */
+		return "let the program close it";
+	}
+}
+
 static int give_up_connection(struct sp_file_saver *saver, const struct sp_open_file *file,
                               const struct sp_inet_socket *socket, unsigned state,
                               struct sp_error *err)
@@ -53,9 +69,9 @@ static int give_up_connection(struct sp_file_saver *saver, const struct sp_open_
 		sp_inet_address_text(&peer, there);
 	if (!saver->options->tcp_close)
 		return sp_fail(err, ENOTSUP,
-		               "its connection from %s to %s is %s; close it at either end, or "
-		               "give --tcp-close to restore it closed",
-		               here, there, state_name(state));
+		               "its connection from %s to %s is %s; %s, or give --tcp-close to "
+		               "restore it closed",
+		               here, there, state_name(state), way_out(state));
 	sp_warn(saver->log,
 	        "descriptor %d of process %d: the TCP connection from %s to %s is given up",
 	        file->number, file->pid, here, there);

@@ -205,6 +205,43 @@ static void established_connections_are_refused_by_name(void **state)
 	assert_refused(make_connection, words);
 }
 
+/* One end has said that it sends no more. */
+static void make_half_closed(void)
+{
+	make_connection();
+	need(shutdown(1, SHUT_WR) == 0);
+	need(read(2, (char[1]){0}, 1) == 0);
+}
+
+static void make_half_closed_by_the_other_end(void)
+{
+	make_connection();
+	need(shutdown(2, SHUT_WR) == 0);
+	need(read(1, (char[1]){0}, 1) == 0);
+}
+
+static void make_closed_at_the_other_end(void)
+{
+	make_half_closed();
+	need(close(2) == 0);
+	need(read(1, (char[1]){0}, 1) == 0);
+}
+
+static void half_closed_connections_are_refused_with_what_helps(void **state)
+{
+	struct round_trip trip;
+
+	port = free_port();
+	assert_refused(make_half_closed_by_the_other_end,
+	               "closed by the other end but not by the program; let the program close it");
+	port = free_port();
+	assert_refused(make_half_closed,
+	               "closed by the program but not by the other end; close it at the other end");
+	port = free_port();
+	round_trip_save(&trip, make_closed_at_the_other_end, NULL);
+	round_trip_end(&trip);
+}
+
 static void assert_reads_as_closed(int fd)
 {
 	struct pollfd poll_fd = {fd, POLLIN | POLLRDHUP, 0};
@@ -575,6 +612,7 @@ int main(void)
 	        cmocka_unit_test(listeners_on_one_port_and_dual_stack_come_back),
 	        cmocka_unit_test(listener_comes_back_on_a_port_with_old_connections),
 	        cmocka_unit_test(established_connections_are_refused_by_name),
+	        cmocka_unit_test(half_closed_connections_are_refused_with_what_helps),
 	        cmocka_unit_test(connections_are_restored_closed_if_asked_for),
 	        cmocka_unit_test(unconnected_tcp_sockets_come_back),
 	        cmocka_unit_test(udp_keeps_its_address_and_peer),
