@@ -414,6 +414,14 @@ static int save_held(struct dump *dump, struct sp_error *err)
 	return rc;
 }
 
+/* Before the program is let go, and its threads with it. */
+static void count(struct dump *dump)
+{
+	dump->result->threads = (unsigned)dump->process.threads.count;
+	dump->result->mappings = (unsigned)dump->vmas.count;
+	dump->result->descriptors = (unsigned)dump->files.descriptors.count;
+}
+
 /*
  * All that must happen while the program stands still, in the order in which later steps need it.
  */
@@ -439,6 +447,7 @@ static int collect(struct dump *dump, struct sp_error *err)
 		rc = hold_pages(dump, err);
 	split->memory_ns = lap(&clock);
 	split->total_ns = clock - dump->process.stopped_ns;
+	count(dump);
 	return rc;
 }
 
@@ -515,13 +524,6 @@ static int commit(struct dump *dump, struct sp_error *err)
 	return rc;
 }
 
-static void count(struct dump *dump)
-{
-	dump->result->threads = (unsigned)dump->process.threads.count;
-	dump->result->mappings = (unsigned)dump->vmas.count;
-	dump->result->descriptors = (unsigned)dump->files.descriptors.count;
-}
-
 static int prepare(struct dump *dump, struct sp_error *err)
 {
 	const struct sp_dump_options *options = dump->options;
@@ -556,6 +558,7 @@ static int save_memory_only(struct dump *dump, struct sp_error *err)
 		rc = save_state(dump, NULL, err);
 	if (!rc)
 		rc = save_vmas(dump, err);
+	count(dump);
 	if (pidfd < 0 || poll(&end, 1, 0) != 0)
 		return sp_fail(err, ESRCH, "process %d has ended before it was saved",
 		               dump->options->pid);
@@ -637,7 +640,6 @@ static int attempt(const struct sp_dump_options *options, struct sp_cut *cut, bo
 	dump.may_hold = cut->active && !again && options->after == SP_RELEASE_RUN;
 	if (!rc)
 		rc = options->memory_only ? save_memory_only(&dump, err) : save_program(&dump, err);
-	count(&dump);
 	release(&dump);
 	return rc;
 }

@@ -67,7 +67,7 @@ static int check_vma(pid_t pid, const struct sp_vma *vma, struct sp_error *err)
 		              "let the program close the device and unmap it before the dump", err);
 	if (vma->flags & SP_VMA_UFFD)
 		return refuse(pid, vma, "registered with a userfaultfd",
-		              "end a sealpoint watch of it, or let its owner unregister it "
+		              "end a sealpoint snapshot or watch of it, or let its owner unregister it "
 		              "(UFFDIO_UNREGISTER), before the dump",
 		              err);
 	if (vma->flags & SP_VMA_SHADOW_STACK)

@@ -131,6 +131,8 @@ expect_json "failure" 1 'o["error"]["kind"] == "failed" and o["error"]["errno"] 
 	"$sealpoint" inspect missing --json
 expect_json "check" 0 'o["usable"] and all(f["needed"] in ("always", "sometimes") for f in o["features"])' \
 	"$sealpoint" check --json
+expect_json "what is in a dump" 0 "o['threads'] == 1 and o['mappings'] > 5 and o['descriptors'] > 2" \
+	"$sealpoint" dump "$subject" -o running --leave-running --json
 expect_json "dump" 0 "o['pid'] == $subject and o['freeze']['total_ns'] > 0 and o['pages']['data'] > 0" \
 	"$sealpoint" dump "$subject" -o saved --json || exit 1
 wait "$subject"
