@@ -8,6 +8,7 @@
 #include "remote/process_internal.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -112,6 +113,38 @@ static int check_frozen(pid_t pid, struct sp_error *err)
 	return 0;
 }
 
+static bool is_thread_of(pid_t pid, pid_t tid)
+{
+	sp_cleanup_free char *path = sp_format("/proc/%d/task/%d", pid, tid);
+
+	return access(path, F_OK) == 0;
+}
+
+/*
+ * A debugger: what it traces would be let go, and is not what a restored one expects. The kernel has
+ * no list of tracees, but each names its tracer. Main threads only: who traces a process traces that.
+ */
+static int check_tracees(pid_t pid, struct sp_error *err)
+{
+	sp_cleanup_dir DIR *processes = opendir("/proc");
+	struct dirent *entry;
+
+	while (processes && (entry = readdir(processes))) {
+		sp_cleanup_free char *status = NULL;
+		pid_t other = atoi(entry->d_name);
+		long tracer = 0;
+
+		if (other > 0 && other != pid && !sp_status_read(other, other, &status, NULL))
+			tracer = status_number(status, "TracerPid", 0);
+		if (tracer > 0 && is_thread_of(pid, (pid_t)tracer))
+			return sp_fail(err, ENOTSUP,
+			               "%s traces %s, which a restored one would not; let it "
+			               "detach first",
+			               sp_process_name(pid).text, sp_process_name(other).text);
+	}
+	return 0;
+}
+
 /*
  * A main thread that has ended, or is about to, and has no memory any more. So it is with its
  * process, unless that has other threads: those may run on for ever, or one of them is in execve(2)
@@ -153,7 +186,9 @@ int sp_process_check(pid_t pid, struct sp_error *err)
 	maps = sp_proc_open(pid, "maps", O_RDONLY, NULL);
 	if (maps == -EACCES || maps == -EPERM)
 		return refuse_permission(pid, err);
-	return check_frozen(pid, err) ? -err->code : check_pid_namespace(pid, status, err);
+	if (check_frozen(pid, err) || check_tracees(pid, err))
+		return -err->code;
+	return check_pid_namespace(pid, status, err);
 }
 
 int sp_refuse_seize(pid_t pid, pid_t tid, int code, struct sp_error *err)

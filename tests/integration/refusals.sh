@@ -87,6 +87,23 @@ else
 	skip "$TEST_NAME/a 32-bit program" "no 32-bit programs can be built here"
 fi
 
+cat >tracer.py <<'P'
+import ctypes, sys, time
+
+libc = ctypes.CDLL(None)
+libc.ptrace.argtypes = [ctypes.c_long] * 4
+time.sleep(60 if libc.ptrace(0x4206, int(sys.argv[1]), 0, 0) == 0 else 0)  # PTRACE_SEIZE
+P
+is_traced() { ! grep -q '^TracerPid:.0$' "/proc/$1/status"; }
+sleeping ./sleeper 60
+traced=$SLEEPER
+sleeping python3 tracer.py "$traced"
+wait_until 10 is_traced "$traced"
+refuses "a process that traces another one" "$sealpoint" dump "$SLEEPER" -o new -- \
+	"process $SLEEPER (python3) traces process $traced (sleeper)" "detach"
+kill "$SLEEPER" "$traced"
+wait "$SLEEPER" "$traced"
+
 # A process in a frozen control group, of either version.
 frozen_case() { # CASE MOUNT FILE FREEZE THAW
 	local group=/sys/fs/cgroup/$2/sealpoint-test-$RANDOM$RANDOM
