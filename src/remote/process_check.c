@@ -9,6 +9,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -113,6 +114,20 @@ static int check_frozen(pid_t pid, struct sp_error *err)
 	return 0;
 }
 
+/* The kernel runs 32-bit code of two kinds: i386, and x32, whose registers look like ours. */
+static int check_class(pid_t pid, struct sp_error *err)
+{
+	sp_cleanup_close int fd = sp_proc_open(pid, "exe", O_RDONLY, NULL);
+	unsigned char ident[EI_NIDENT];
+
+	if (fd < 0 || read(fd, ident, sizeof(ident)) != sizeof(ident) ||
+	    memcmp(ident, ELFMAG, SELFMAG) || ident[EI_CLASS] != ELFCLASS32)
+		return 0;
+	return sp_fail(err, ENOTSUP,
+	               "%s is a 32-bit program, and sealpoint saves 64-bit programs only",
+	               sp_process_name(pid).text);
+}
+
 static bool is_thread_of(pid_t pid, pid_t tid)
 {
 	sp_cleanup_free char *path = sp_format("/proc/%d/task/%d", pid, tid);
@@ -186,7 +201,7 @@ int sp_process_check(pid_t pid, struct sp_error *err)
 	maps = sp_proc_open(pid, "maps", O_RDONLY, NULL);
 	if (maps == -EACCES || maps == -EPERM)
 		return refuse_permission(pid, err);
-	if (check_frozen(pid, err) || check_tracees(pid, err))
+	if (check_class(pid, err) || check_frozen(pid, err) || check_tracees(pid, err))
 		return -err->code;
 	return check_pid_namespace(pid, status, err);
 }
