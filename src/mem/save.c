@@ -261,38 +261,29 @@ static bool is_transparent_huge(const struct sp_vma *vma, uint64_t categories)
 	       (categories & PAGE_IS_PRESENT) && !(categories & (PAGE_IS_FILE | PAGE_IS_PFNZERO));
 }
 
-/* A part of the VMA that is looked at, page by page. */
-struct part {
+/* To look at a page costs a fraction of a call: gaps of this size between two parts are looked at too. */
+#define SCAN_GAP (64 * SP_PAGE_SIZE)
+
+/* The parts of a VMA that are looked at, page by page, and how far they were. */
+struct walk {
 	struct saver *saver;
-	uint64_t next; /* the first page that nothing is known of yet */
+	const struct sp_array *parts; /* a set of ranges, within the VMA and beyond */
+	size_t index;                 /* of the first that is not done */
+	uint64_t next;                /* the first page that nothing is known of yet */
 };
 
-static int visit_pages(void *context, struct sp_range run, uint64_t categories,
-                       struct sp_error *err)
+/* The part that is not done, as far as it lies in the VMA; empty, at its end, if there is none. */
+static struct sp_range current_part(const struct walk *walk)
 {
-	struct part *part = context;
-	struct saver *saver = part->saver;
-	int rc = append(saver, (struct sp_range){part->next, run.start}, SP_PAGE_HOLE, err);
+	struct sp_range vma = walk->saver->vma->range, part = {vma.end, vma.end};
 
-	if (rc < 0)
-		return rc;
-	part->next = run.end;
-	if (is_transparent_huge(saver->vma, categories))
-		note_huge(saver->vma, run);
-	return append(saver, run, page_state(saver->vma, categories), err);
-}
-
-static int save_part(struct saver *saver, struct sp_page_scan *scan, struct sp_range range,
-                     struct sp_error *err)
-{
-	struct part part = {saver, range.start};
-	int rc;
-
-	if (saver->vma->kind == SP_VMA_VDSO)
-		return append(saver, range, SP_PAGE_DATA, err);
-	rc = sp_page_scan_walk(scan, range, visit_pages, &part, err);
-	return rc < 0 ? rc
-	              : append(saver, (struct sp_range){part.next, range.end}, SP_PAGE_HOLE, err);
+	if (walk->index < walk->parts->count)
+		part = *(struct sp_range *)sp_array_at(walk->parts, walk->index);
+	part.start = part.start < vma.start ? vma.start
+	             : part.start > vma.end ? vma.end
+	                                    : part.start;
+	part.end = part.end < vma.end ? part.end : vma.end;
+	return part;
 }
 
 /* The pages between two parts. */
@@ -301,30 +292,86 @@ static int pass_over(struct saver *saver, struct sp_range range, struct sp_error
 	return saver->selection->changed_only ? 0 : append(saver, range, SP_PAGE_PARENT, err);
 }
 
-static int save_changed(struct saver *saver, struct sp_page_scan *scan, struct sp_error *err)
+/* Tells of the pages up to `end`: those of parts are not populated. */
+static int advance(struct walk *walk, uint64_t end, struct sp_error *err)
 {
-	const struct sp_array *changed = saver->selection->changed;
-	struct sp_range left = saver->vma->range;
 	int rc = 0;
 
-	for (size_t i = sp_ranges_search(changed, left.start); rc >= 0 && i < changed->count; i++) {
-		struct sp_range part = *(struct sp_range *)sp_array_at(changed, i);
+	while (walk->next < end && rc >= 0) {
+		struct sp_range part = current_part(walk), run = {walk->next, end};
+		bool between = walk->next < part.start || part.start == part.end;
 
-		if (part.start >= left.end)
-			break;
-		part.start = part.start > left.start ? part.start : left.start;
-		part.end = part.end < left.end ? part.end : left.end;
-		rc = pass_over(saver, (struct sp_range){left.start, part.start}, err);
-		if (rc >= 0)
-			rc = save_part(saver, scan, part, err);
-		left.start = part.end;
+		if (between && part.start < part.end && part.start < end)
+			run.end = part.start;
+		if (!between && part.end < end)
+			run.end = part.end;
+		rc = between ? pass_over(walk->saver, run, err)
+		             : append(walk->saver, run, SP_PAGE_HOLE, err);
+		walk->next = run.end;
+		walk->index += !between && run.end == part.end;
 	}
-	return rc < 0 ? rc : pass_over(saver, left, err);
+	return rc;
+}
+
+static int visit_pages(void *context, struct sp_range run, uint64_t categories,
+                       struct sp_error *err)
+{
+	struct walk *walk = context;
+	struct saver *saver = walk->saver;
+	int rc = advance(walk, run.start, err);
+
+	while (rc >= 0 && walk->next < run.end) {
+		struct sp_range part = current_part(walk), piece = {walk->next, run.end};
+
+		if (part.start >= run.end || part.start == part.end)
+			return advance(walk, run.end, err);
+		if (walk->next < part.start) {
+			rc = advance(walk, part.start, err);
+			continue;
+		}
+		piece.end = part.end < run.end ? part.end : run.end;
+		if (is_transparent_huge(saver->vma, categories))
+			note_huge(saver->vma, piece);
+		rc = append(saver, piece, page_state(saver->vma, categories), err);
+		walk->next = piece.end;
+		walk->index += piece.end == part.end;
+	}
+	return rc;
+}
+
+/* Parts that are close to each other are looked at together. */
+static int save_parts(struct saver *saver, const struct sp_array *parts, struct sp_page_scan *scan,
+                      struct sp_error *err)
+{
+	struct walk walk = {saver, parts, sp_ranges_search(parts, saver->vma->range.start),
+	                    saver->vma->range.start};
+	int rc = 0;
+
+	while (rc >= 0) {
+		struct walk ahead = walk;
+		struct sp_range span = current_part(&ahead), part = span;
+
+		if (span.start == span.end)
+			break;
+		while (part.start < part.end && part.start <= span.end + SCAN_GAP) {
+			span.end = part.end;
+			ahead.index++;
+			part = current_part(&ahead);
+		}
+		if (saver->vma->kind == SP_VMA_VDSO)
+			rc = visit_pages(&walk, span, PAGE_IS_PRESENT, err);
+		else
+			rc = sp_page_scan_walk(scan, span, visit_pages, &walk, err);
+		if (rc >= 0)
+			rc = advance(&walk, span.end, err);
+	}
+	return rc < 0 ? rc : advance(&walk, saver->vma->range.end, err);
 }
 
 static int save_vma(struct saver *saver, struct sp_page_scan *scan, struct sp_error *err)
 {
 	struct sp_vma *vma = saver->vma;
+	struct sp_array whole = {.items = &vma->range, .count = 1, .item_size = sizeof(vma->range)};
 	int rc;
 
 	sp_array_clear(&vma->huge);
@@ -332,8 +379,8 @@ static int save_vma(struct saver *saver, struct sp_page_scan *scan, struct sp_er
 		return 0;
 	saver->run = (struct sp_page_run){{vma->range.start, vma->range.start}, SP_PAGE_HOLE};
 	saver->listing = saver->selection->list && is_worth_holding(vma, saver->selection->changed);
-	rc = saver->selection->changed ? save_changed(saver, scan, err)
-	                               : save_part(saver, scan, vma->range, err);
+	rc = save_parts(saver, saver->selection->changed ? saver->selection->changed : &whole, scan,
+	                err);
 	return rc < 0 ? rc : add_run(saver, err);
 }
 
