@@ -80,14 +80,6 @@ size_t sp_ranges_search(const struct sp_array *ranges, uint64_t address)
 	return low;
 }
 
-bool sp_ranges_contain(const struct sp_array *ranges, struct sp_range range)
-{
-	size_t i = sp_ranges_search(ranges, range.start);
-	const struct sp_range *found = i < ranges->count ? sp_array_at(ranges, i) : NULL;
-
-	return found && found->start <= range.start && found->end >= range.end;
-}
-
 uint64_t sp_ranges_total(const struct sp_array *ranges)
 {
 	uint64_t total = 0;

@@ -143,7 +143,6 @@ void sp_cut_init(struct sp_cut *cut)
 	*cut = (struct sp_cut){
 	        .session = SP_SESSION_NONE,
 	        .covered = SP_ARRAY_OF(struct sp_range),
-	        .joined = SP_ARRAY_OF(struct sp_range),
 	        .changed = SP_ARRAY_OF(struct sp_range),
 	        .taken = SP_ARRAY_OF(struct sp_range),
 	        .huge = SP_ARRAY_OF(struct sp_range),
@@ -228,7 +227,6 @@ void sp_cut_end(struct sp_cut *cut)
 	sp_session_close(&cut->session);
 	free(sp_steal_ptr(&cut->parent));
 	sp_array_release(&cut->covered);
-	sp_array_release(&cut->joined);
 	sp_array_release(&cut->changed);
 	sp_array_release(&cut->taken);
 	sp_array_release(&cut->huge);
@@ -247,9 +245,8 @@ struct taker {
 	struct sp_cut *cut;
 	struct sp_page_scan populated;
 	struct page_region *regions;
-	struct sp_array joined; /* mappings of the session, as far as they were taken */
-	struct sp_array holes;  /* of a VMA: a set of ranges */
-	uint64_t next;          /* behind the last populated page */
+	struct sp_array holes; /* of a VMA: a set of ranges */
+	uint64_t next;         /* behind the last populated page */
 };
 
 static void add_hole(struct taker *taker, uint64_t end)
@@ -390,40 +387,13 @@ static int take_protected(struct taker *taker, const struct sp_vma *vma)
 }
 
 /*
- * Lets a mapping join the session. The kernel may have put it out without a trace: when memory is moved
- * (mremap(2)) next to a mapping of the session and joined with it, it drops the registration of both
- * (mremap_userfaultfd_prep()), but leaves the protection in the page tables, which no write takes away
- * then. So whatever was not registered loses all protection first. What is known to have joined and is
- * still registered is left as it is: registering it again could hide that.
- */
-static int join(struct taker *taker, struct sp_vma *vma, bool joins)
-{
-	struct sp_cut *cut = taker->cut;
-	int rc = 0;
-
-	if (joins || !sp_ranges_contain(&cut->joined, vma->range))
-		rc = sp_uffd_register(cut->session.uffd, vma->range);
-	/* Only this says that it is somebody else's: a mapping that is just being replaced is not. */
-	if (rc != -EBUSY)
-		vma->flags &= ~(uint32_t)SP_VMA_UFFD;
-	if (rc == 0 && joins) {
-		rc = sp_uffd_unprotect(cut->session.uffd, vma->range);
-		if (rc < 0)
-			sp_uffd_unregister(cut->session.uffd, vma->range);
-	}
-	if (rc == 0)
-		sp_ranges_add(&taker->joined, vma->range);
-	return rc;
-}
-
-/*
  * All of a mapping that was not registered is new, whatever its pages say: kernels before 6.13 leave
  * them protected when they are moved, and the empty ones of hugetlb do not count as written.
  */
 static int take_tracked(struct taker *taker, struct sp_vma *vma)
 {
 	bool joins = sp_scan_check(taker->populated.pagemap, vma->range) < 0;
-	int rc = join(taker, vma, joins);
+	int rc = sp_uffd_register(taker->cut->session.uffd, vma->range);
 
 	/* Only EBUSY says that it is somebody else's; else it has gone since the list was read. */
 	if (rc != -EBUSY)
@@ -466,7 +436,6 @@ int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, struct sp_error
 {
 	struct taker taker = {
 	        .cut = cut,
-	        .joined = SP_ARRAY_OF(struct sp_range),
 	        .holes = SP_ARRAY_OF(struct sp_range),
 	};
 	int rc = sp_page_scan_open(&taker.populated, cut->session.pid, err);
@@ -489,9 +458,6 @@ int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, struct sp_error
 	sp_ranges_add_all(&cut->taken, &cut->changed);
 	sp_ranges_normalize(&cut->taken);
 	sp_page_scan_close(&taker.populated);
-	sp_ranges_normalize(&taker.joined);
-	sp_array_release(&cut->joined);
-	cut->joined = taker.joined;
 	sp_array_release(&taker.holes);
 	free(taker.regions);
 	return 0;

@@ -35,8 +35,7 @@ struct sp_cut {
 	char *parent; /* directory of what PARENT pages stand on; NULL: nothing */
 	uint8_t parent_id[SP_CHECKPOINT_ID_SIZE];
 	struct sp_array
-	        covered;        /* where layers or the parent have all pages that are not changed */
-	struct sp_array joined; /* mappings that have joined the session during this cut */
+	        covered; /* where layers or the parent have all pages that are not changed */
 	struct sp_array changed; /* what the last take has found: to be saved */
 	struct sp_array taken;   /* what all takes of this cut have found */
 	uint64_t written;        /* bytes of it that are known to be written: no holes */

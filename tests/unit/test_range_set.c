@@ -37,15 +37,6 @@ static void assert_same(const struct sp_array *ranges, const bool *flags)
 		total += flags[at];
 	}
 	assert_int_equal(sp_ranges_total(ranges), total);
-	for (uint64_t start = 0; start < END; start++) {
-		bool all = true;
-
-		for (uint64_t end = start + 1; end <= END && end < start + 30; end++) {
-			all = all && flags[end - 1];
-			assert_int_equal(sp_ranges_contain(ranges, (struct sp_range){start, end}),
-			                 all);
-		}
-	}
 	for (size_t i = 0; i < ranges->count; i++) {
 		const struct sp_range *range = sp_array_at(ranges, i);
 
