@@ -52,6 +52,7 @@ struct sp_command {
 	const char *description;         /* what --help teaches, wrapped by hand */
 	const struct sp_option *options; /* ends with a name of NULL; without --help and --json */
 	const char *examples;
+	bool acts; /* what it has done stays done, even if the answer cannot be written */
 	int (*run)(struct sp_cli *cli); /* returns the exit status */
 };
 
@@ -131,6 +132,8 @@ json_t *sp_page_counts_object(const uint64_t pages[SP_PAGE_STATES]);
 uint64_t sp_own_pages(const struct sp_page_stats *stats);
 /** How many times larger the contents are than what is stored of them. */
 double sp_ratio(const struct sp_page_stats *stats);
+/** "14.4 MiB of contents, 2.0 MiB on disk, ratio 7.1", and the end of the line. */
+void sp_print_stored(const struct sp_page_stats *stats, uint64_t image_bytes);
 /** Prints a command's help on stdout. */
 void sp_print_command_help(const struct sp_command *command);
 

@@ -19,11 +19,12 @@ static int answer(struct sp_cli *cli, const struct sp_checkpoint *checkpoint, co
 
 	lstat(path, &stat);
 	sp_log_succeeded(&cli->log);
-	if (cli->json)
-		return sp_print_json(json_pack("{s:o, s:I, s:I, s:I}", "core", sp_json_text(path),
-		                               "pid", (json_int_t)process->pid, "bytes",
-		                               (json_int_t)stat.st_size, "bytes_on_disk",
-		                               (json_int_t)stat.st_blocks * 512));
+	if (cli->json) {
+		sp_print_json(json_pack("{s:o, s:I, s:I, s:I}", "core", sp_json_text(path), "pid",
+		                        (json_int_t)process->pid, "bytes", (json_int_t)stat.st_size,
+		                        "bytes_on_disk", (json_int_t)stat.st_blocks * 512));
+		return SP_EXIT_OK;
+	}
 	printf("wrote %s: %s, %s on disk\n", path, sp_show_bytes((uint64_t)stat.st_size).text,
 	       sp_show_bytes((uint64_t)stat.st_blocks * 512).text);
 	printf("look at it with: gdb '%s' '%s'\n", process->executable, path);
@@ -70,5 +71,6 @@ const struct sp_command sp_command_core = {
         .options = options,
         .examples = "  sealpoint core /var/tmp/saved -o core\n"
                     "  gdb -batch -ex 'thread apply all backtrace' /usr/bin/redis-server core",
+        .acts = true,
         .run = run,
 };

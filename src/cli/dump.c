@@ -1,8 +1,8 @@
 /* `sealpoint dump`: saves a running program. */
 #include "cli/cli.h"
+#include "cli/saving.h"
 #include "cli/worker.h"
 
-#include "base/interrupt.h"
 #include "engine/engine.h"
 
 #include <stdio.h>
@@ -15,11 +15,8 @@ enum {
 	OPTION_PARENT,
 	OPTION_TRACK,
 	OPTION_LIVE,
-	OPTION_COMPRESS,
 	OPTION_TIMEOUT,
 	OPTION_UNLINKED_SIZE,
-	OPTION_TCP_CLOSE,
-	OPTION_SHELL_JOB,
 };
 
 static const struct sp_option options[] = {
@@ -37,16 +34,13 @@ static const struct sp_option options[] = {
         {OPTION_LIVE, "live", NULL,
          "save memory while the program runs, and stop it only for\nwhat it writes meanwhile; with "
          "--leave-running not even\nfor all of that"},
-        {OPTION_COMPRESS, "compress", "LEVEL",
-         "zstd level from -100 (fast) to 22 (small), or \"none\";\ndefault 1"},
+        SP_OPTION_ROW_COMPRESS,
         {OPTION_TIMEOUT, "timeout", "SECONDS",
          "give up if the program cannot be stopped by then;\ndefault 10"},
         {OPTION_UNLINKED_SIZE, "unlinked-limit", "SIZE",
          "how large a file without a name may be that is saved\nwith the program; default 1G"},
-        {OPTION_TCP_CLOSE, "tcp-close", NULL,
-         "save established TCP connections as closed ones; without\nthis they are refused"},
-        {OPTION_SHELL_JOB, "shell-job", NULL,
-         "save a program that was started from a shell and shares\nits session and terminal"},
+        SP_OPTION_ROW_TCP_CLOSE,
+        SP_OPTION_ROW_SHELL_JOB,
         {SP_OPTION_VERBOSE, "verbose", NULL, "tell what is done"},
         {SP_OPTION_QUIET, "quiet", NULL, "no progress, no warnings, no summary"},
         {0},
@@ -87,19 +81,13 @@ static bool apply_option(struct sp_cli *cli, struct sp_dump_options *dump, int o
 		if (dump->session == SP_CUT_IF_TRACKED)
 			dump->session = SP_CUT_ONCE;
 		return true;
-	case OPTION_COMPRESS:
-		return sp_parse_compression(cli, cli->argument, &dump->compression);
 	case OPTION_TIMEOUT:
 		return parse_timeout(cli, cli->argument, &dump->timeout_s);
 	case OPTION_UNLINKED_SIZE:
 		return sp_parse_size(cli, "--unlinked-limit", cli->argument,
 		                     &dump->kinds.unlinked_file_limit);
-	case OPTION_TCP_CLOSE:
-		return dump->kinds.tcp_close = true;
-	case OPTION_SHELL_JOB:
-		return dump->kinds.shell_job = true;
 	default:
-		return false;
+		return sp_apply_saving_option(cli, dump, option);
 	}
 }
 
@@ -188,30 +176,22 @@ static void print_people(const struct sp_dump_options *dump, const struct sp_dum
 		printf("then %s were saved while the program ran; %s of its writes had to wait\n",
 		       sp_show_bytes(result->held_bytes).text,
 		       sp_show_count(result->held_writes).text);
-	printf("%s pages, %s of contents, %s on disk, ratio %.1f\n",
-	       sp_show_count(sp_own_pages(&result->pages)).text,
-	       sp_show_bytes(result->pages.raw_bytes).text, sp_show_bytes(result->image_bytes).text,
-	       sp_ratio(&result->pages));
+	printf("%s pages, ", sp_show_count(sp_own_pages(&result->pages)).text);
+	sp_print_stored(&result->pages, result->image_bytes);
 }
 
 static int run(struct sp_cli *cli)
 {
-	struct sp_dump_options dump = {
-	        .after = SP_RELEASE_KILL,
-	        .compression = SP_COMPRESS_DEFAULT,
-	        .timeout_s = SP_DUMP_TIMEOUT_S,
-	        .kinds = {.unlinked_file_limit = SP_DUMP_UNLINKED_LIMIT},
-	        .log = &cli->log,
-	};
+	struct sp_dump_options dump = sp_saving_defaults(cli);
 	struct sp_dump_result result = {0};
 	struct sp_error err = {0};
 	int status;
 
+	dump.after = SP_RELEASE_KILL;
 	if (!parse(cli, &dump))
 		return SP_EXIT_USAGE;
-	if (!sp_dump_may_be_killed(dump.pid) && !sp_worker_begin(&status))
+	if (!sp_worker_begin(dump.pid, &status))
 		return status;
-	sp_interrupt_watch();
 	if (sp_dump(&dump, &result, &err) < 0)
 		return sp_command_failed(cli, &err);
 	sp_log_succeeded(&cli->log);
@@ -239,5 +219,6 @@ const struct sp_command sp_command_dump = {
                     "  sealpoint dump 4242 -o /dev/shm/saved --compress none\n"
                     "  sealpoint dump 4242 -o chain/1 --leave-running --track\n"
                     "  sealpoint dump 4242 -o chain/2 --leave-running --parent chain/1",
+        .acts = true,
         .run = run,
 };

@@ -9,13 +9,26 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct sp_command *const commands[] = {
-        &sp_command_dump,     &sp_command_restore, &sp_command_inspect,  &sp_command_verify,
-        &sp_command_check,    &sp_command_core,    &sp_command_track,    &sp_command_watch,
-        &sp_command_pre_dump, &sp_command_merge,   &sp_command_snapshot, &sp_command_diff,
-};
+#define COMMAND_COUNT 12
 
-#define COMMAND_COUNT SP_COUNT_OF(commands)
+/* In the order of the help, which puts a heading before the first of each group. */
+static const struct {
+	const struct sp_command *command;
+	const char *heading;
+} commands[COMMAND_COUNT] = {
+        {&sp_command_dump, "To save a program and bring it back:"},
+        {&sp_command_restore, NULL},
+        {&sp_command_snapshot, NULL},
+        {&sp_command_pre_dump, NULL},
+        {&sp_command_track, NULL},
+        {&sp_command_inspect, "To work with what was saved:"},
+        {&sp_command_verify, NULL},
+        {&sp_command_diff, NULL},
+        {&sp_command_merge, NULL},
+        {&sp_command_core, NULL},
+        {&sp_command_check, "To look before anything is saved:"},
+        {&sp_command_watch, NULL},
+};
 
 static const char introduction[] =
         "sealpoint saves a running program to a directory and brings it back: here, on another\n"
@@ -35,17 +48,22 @@ static const char examples[] =
 
 static void print_help(FILE *out)
 {
-	fprintf(out, "%s\nAll commands:\n", introduction);
-	for (size_t i = 0; i < COMMAND_COUNT; i++)
-		fprintf(out, "  %-9s %s\n", commands[i]->name, commands[i]->summary);
+	fputs(introduction, out);
+	for (size_t i = 0; i < COMMAND_COUNT; i++) {
+		const struct sp_command *command = commands[i].command;
+
+		if (commands[i].heading)
+			fprintf(out, "\n%s\n", commands[i].heading);
+		fprintf(out, "  %-9s %s\n", command->name, command->summary);
+	}
 	fprintf(out, "\n%s\n\"sealpoint help COMMAND\" tells all about one of them.\n", examples);
 }
 
 static const struct sp_command *find_command(const char *name)
 {
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
-		if (!strcmp(commands[i]->name, name))
-			return commands[i];
+		if (!strcmp(commands[i].command->name, name))
+			return commands[i].command;
 	return NULL;
 }
 
@@ -55,7 +73,7 @@ static int unknown_command(const struct sp_cli *cli, const char *name)
 	const char *meant;
 
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
-		names[i + 1] = commands[i]->name;
+		names[i + 1] = commands[i].command->name;
 	if (name[0] == '-')
 		return sp_usage_error(cli, "the first argument is a command, not %s", name);
 	meant = sp_did_you_mean(name, names, COMMAND_COUNT + 1);
@@ -89,17 +107,14 @@ static bool wants_json(int argc, char **argv)
 
 /*
  * An answer that could not be written is a failure of those commands that only answer. A program
- * that was saved or restored stays so, as does what was merged, and whoever looks at the exit status has to know that.
+ * that was saved stays saved, and whoever looks at the exit status has to know that.
  */
 static int answered(const struct sp_command *command, int status)
 {
-	bool has_acted = command == &sp_command_dump || command == &sp_command_restore ||
-	                 command == &sp_command_merge;
-
 	if (status != SP_EXIT_OK || (!fflush(stdout) && !ferror(stdout)))
 		return status;
 	fprintf(stderr, "sealpoint: cannot write the answer: %s\n", strerror(errno));
-	return has_acted ? SP_EXIT_OK : SP_EXIT_FAILED;
+	return command && command->acts ? SP_EXIT_OK : SP_EXIT_FAILED;
 }
 
 int main(int argc, char **argv)

@@ -1,22 +1,18 @@
 /* `sealpoint merge`: one checkpoint of a chain of them. */
-#include "cli/cli.h"
+#include "cli/saving.h"
 
 #include "base/interrupt.h"
 #include "engine/engine.h"
 
 #include <stdio.h>
 
-enum {
-	OPTION_IN_PLACE = SP_OPTION_LONG,
-	OPTION_COMPRESS,
-};
+enum { OPTION_IN_PLACE = SP_OPTION_LONG };
 
 static const struct sp_option options[] = {
         {'o', "output", "OUT",
          "where to write it: a directory that does not exist yet,\nor is empty"},
         {OPTION_IN_PLACE, "in-place", NULL, "let it take the place of DIR"},
-        {OPTION_COMPRESS, "compress", "LEVEL",
-         "zstd level from -100 (fast) to 22 (small), or \"none\";\ndefault 1"},
+        SP_OPTION_ROW_COMPRESS,
         {SP_OPTION_VERBOSE, "verbose", NULL, "tell what is done"},
         {SP_OPTION_QUIET, "quiet", NULL, "no progress, no summary"},
         {0},
@@ -56,21 +52,21 @@ static int answer(struct sp_cli *cli, const struct sp_merge_options *merge,
 	const char *place = merge->output ? merge->output : merge->directory;
 
 	sp_log_succeeded(&cli->log);
-	if (cli->json)
-		return sp_print_json(json_pack(
+	if (cli->json) {
+		sp_print_json(json_pack(
 		        "{s:o, s:I, s:I, s:I, s:I, s:f, s:o}", "directory", sp_json_text(place),
 		        "checkpoints", (json_int_t)result->checkpoints, "total_ns",
 		        (json_int_t)result->total_ns, "image_bytes",
 		        (json_int_t)result->image_bytes, "contents_bytes",
 		        (json_int_t)result->pages.raw_bytes, "ratio", sp_ratio(&result->pages),
 		        "pages", sp_page_counts_object(result->pages.pages)));
+		return SP_EXIT_OK;
+	}
 	if (cli->log.quiet)
 		return SP_EXIT_OK;
 	printf("merged %u checkpoint%s into %s in %s\n", result->checkpoints,
 	       result->checkpoints == 1 ? "" : "s", place, sp_show_duration(result->total_ns).text);
-	printf("%s of contents, %s on disk, ratio %.1f\n",
-	       sp_show_bytes(result->pages.raw_bytes).text, sp_show_bytes(result->image_bytes).text,
-	       sp_ratio(&result->pages));
+	sp_print_stored(&result->pages, result->image_bytes);
 	return SP_EXIT_OK;
 }
 
@@ -102,5 +98,6 @@ const struct sp_command sp_command_merge = {
         .options = options,
         .examples = "  sealpoint merge /backup/redis.7 -o /backup/redis.whole\n"
                     "  sealpoint merge /backup/redis.7 --in-place && rm -r /backup/redis.[0-6]",
+        .acts = true,
         .run = run,
 };

@@ -110,6 +110,12 @@ uint64_t sp_own_pages(const struct sp_page_stats *stats)
 	return stats->pages[SP_PAGE_DATA] + stats->pages[SP_PAGE_ZERO] + stats->pages[SP_PAGE_FILE];
 }
 
+void sp_print_stored(const struct sp_page_stats *stats, uint64_t image_bytes)
+{
+	printf("%s of contents, %s on disk, ratio %.1f\n", sp_show_bytes(stats->raw_bytes).text,
+	       sp_show_bytes(image_bytes).text, sp_ratio(stats));
+}
+
 double sp_ratio(const struct sp_page_stats *stats)
 {
 	return stats->stored_bytes ? (double)stats->raw_bytes / (double)stats->stored_bytes : 1;

@@ -1,21 +1,20 @@
 /* `sealpoint pre-dump`: saves the memory of a program that runs all the while. */
 #include "cli/cli.h"
+#include "cli/saving.h"
 #include "cli/worker.h"
 
-#include "base/interrupt.h"
 #include "engine/engine.h"
 
 #include <stdio.h>
 
-enum { OPTION_PARENT = SP_OPTION_LONG, OPTION_COMPRESS };
+enum { OPTION_PARENT = SP_OPTION_LONG };
 
 static const struct sp_option options[] = {
         {'o', "output", "DIR",
          "where to save it: a directory that does not exist yet,\nor is empty"},
         {OPTION_PARENT, "parent", "PREV",
          "store only what was written since the checkpoint PREV was\nmade"},
-        {OPTION_COMPRESS, "compress", "LEVEL",
-         "zstd level from -100 (fast) to 22 (small), or \"none\";\ndefault 1"},
+        SP_OPTION_ROW_COMPRESS,
         {SP_OPTION_VERBOSE, "verbose", NULL, "tell what is done"},
         {SP_OPTION_QUIET, "quiet", NULL, "no progress, no warnings, no summary"},
         {0},
@@ -30,10 +29,8 @@ static bool apply_option(struct sp_cli *cli, struct sp_dump_options *dump, int o
 	case OPTION_PARENT:
 		dump->parent = cli->argument;
 		return true;
-	case OPTION_COMPRESS:
-		return sp_parse_compression(cli, cli->argument, &dump->compression);
 	default:
-		return false;
+		return sp_apply_saving_option(cli, dump, option);
 	}
 }
 
@@ -69,31 +66,23 @@ static void print_people(const struct sp_dump_options *dump, const struct sp_dum
 {
 	printf("saved the memory of process %d to %s in %s; the program was not stopped\n",
 	       dump->pid, dump->directory, sp_show_duration(result->total_ns).text);
-	printf("%s pages, %s of contents, %s on disk, ratio %.1f\n",
-	       sp_show_count(sp_own_pages(&result->pages)).text,
-	       sp_show_bytes(result->pages.raw_bytes).text, sp_show_bytes(result->image_bytes).text,
-	       sp_ratio(&result->pages));
+	printf("%s pages, ", sp_show_count(sp_own_pages(&result->pages)).text);
+	sp_print_stored(&result->pages, result->image_bytes);
 }
 
 static int run(struct sp_cli *cli)
 {
-	struct sp_dump_options dump = {
-	        .after = SP_RELEASE_RUN,
-	        .compression = SP_COMPRESS_DEFAULT,
-	        .timeout_s = SP_DUMP_TIMEOUT_S,
-	        .session = SP_CUT_TRACK,
-	        .memory_only = true,
-	        .log = &cli->log,
-	};
+	struct sp_dump_options dump = sp_saving_defaults(cli);
 	struct sp_dump_result result = {0};
 	struct sp_error err = {0};
 	int status;
 
+	dump.session = SP_CUT_TRACK;
+	dump.memory_only = true;
 	if (!parse(cli, &dump))
 		return SP_EXIT_USAGE;
-	if (!sp_dump_may_be_killed(dump.pid) && !sp_worker_begin(&status))
+	if (!sp_worker_begin(dump.pid, &status))
 		return status;
-	sp_interrupt_watch();
 	if (sp_dump(&dump, &result, &err) < 0)
 		return sp_command_failed(cli, &err);
 	sp_log_succeeded(&cli->log);
@@ -118,5 +107,6 @@ const struct sp_command sp_command_pre_dump = {
         .examples = "  sealpoint pre-dump 4242 -o chain/1\n"
                     "  sealpoint pre-dump 4242 -o chain/2 --parent chain/1\n"
                     "  sealpoint dump 4242 -o chain/3 --parent chain/2",
+        .acts = true,
         .run = run,
 };

@@ -71,9 +71,9 @@ static bool parse(struct sp_cli *cli, struct request *request)
 	return true;
 }
 
-static int print_json(const struct request *request, const struct sp_restore_result *result)
+static void print_json(const struct request *request, const struct sp_restore_result *result)
 {
-	return sp_print_json(
+	sp_print_json(
 	        json_pack("{s:i, s:o, s:s, s:I, s:I, s:o, s:I, s:I, s:I}", "pid", (int)result->pid,
 	                  "directory", sp_json_text(request->restore.directory), "program",
 	                  request->restore.leave_stopped ? "stopped" : "running", "total_ns",
@@ -132,5 +132,6 @@ const struct sp_command sp_command_restore = {
         .options = options,
         .examples = "  sealpoint restore /var/tmp/saved\n"
                     "  sealpoint restore /backup/redis --detach --pidfile /run/redis.pid",
+        .acts = true,
         .run = run,
 };

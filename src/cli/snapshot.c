@@ -1,9 +1,9 @@
 /* `sealpoint snapshot`: checkpoints of a running program at intervals. */
 #include "cli/cli.h"
+#include "cli/saving.h"
 #include "cli/worker.h"
 
 #include "base/clock.h"
-#include "base/interrupt.h"
 #include "engine/engine.h"
 
 #include <stdio.h>
@@ -18,9 +18,6 @@ enum {
 	OPTION_KEEP,
 	OPTION_MAX_CHAIN,
 	OPTION_COUNT,
-	OPTION_COMPRESS,
-	OPTION_TCP_CLOSE,
-	OPTION_SHELL_JOB,
 };
 
 static const struct sp_option options[] = {
@@ -31,12 +28,9 @@ static const struct sp_option options[] = {
          "how many older ones may pile up before they are merged\ninto one, in the background; "
          "default 50"},
         {OPTION_COUNT, "count", "N", "make so many, then end"},
-        {OPTION_COMPRESS, "compress", "LEVEL",
-         "zstd level from -100 (fast) to 22 (small), or \"none\";\ndefault 1"},
-        {OPTION_TCP_CLOSE, "tcp-close", NULL,
-         "save established TCP connections as closed ones; without\nthis they are refused"},
-        {OPTION_SHELL_JOB, "shell-job", NULL,
-         "save a program that was started from a shell and shares\nits session and terminal"},
+        SP_OPTION_ROW_COMPRESS,
+        SP_OPTION_ROW_TCP_CLOSE,
+        SP_OPTION_ROW_SHELL_JOB,
         {SP_OPTION_VERBOSE, "verbose", NULL, "tell what is done"},
         {SP_OPTION_QUIET, "quiet", NULL, "no line for each snapshot, no summary"},
         {0},
@@ -66,14 +60,8 @@ static bool apply_option(struct sp_cli *cli, struct sp_snapshot_options *snapsho
 		return apply_number(cli, "--max-chain", 1, &snapshot->max_chain);
 	case OPTION_COUNT:
 		return apply_number(cli, "--count", 1, &snapshot->count);
-	case OPTION_COMPRESS:
-		return sp_parse_compression(cli, cli->argument, &snapshot->dump.compression);
-	case OPTION_TCP_CLOSE:
-		return snapshot->dump.kinds.tcp_close = true;
-	case OPTION_SHELL_JOB:
-		return snapshot->dump.kinds.shell_job = true;
 	default:
-		return false;
+		return sp_apply_saving_option(cli, &snapshot->dump, option);
 	}
 }
 
@@ -120,10 +108,7 @@ static void tell(void *context, const char *path, const struct sp_dump_result *r
 static int run(struct sp_cli *cli)
 {
 	struct sp_snapshot_options snapshot = {
-	        .dump = {.compression = SP_COMPRESS_DEFAULT,
-	                 .timeout_s = SP_DUMP_TIMEOUT_S,
-	                 .kinds = {.unlinked_file_limit = SP_DUMP_UNLINKED_LIMIT},
-	                 .log = &cli->log},
+	        .dump = sp_saving_defaults(cli),
 	        .every_ns = DEFAULT_EVERY_NS,
 	        .keep = DEFAULT_KEEP,
 	        .max_chain = DEFAULT_MAX_CHAIN,
@@ -136,9 +121,8 @@ static int run(struct sp_cli *cli)
 
 	if (!parse(cli, &snapshot))
 		return SP_EXIT_USAGE;
-	if (!sp_dump_may_be_killed(snapshot.dump.pid) && !sp_worker_begin(&status))
+	if (!sp_worker_begin(snapshot.dump.pid, &status))
 		return status;
-	sp_interrupt_watch();
 	if (sp_snapshot(&snapshot, &result, &err) < 0)
 		return sp_command_failed(cli, &err);
 	sp_log_succeeded(&cli->log);
@@ -162,5 +146,6 @@ const struct sp_command sp_command_snapshot = {
         .options = options,
         .examples = "  sealpoint snapshot $(pidof redis-server) -o /backup/redis --every 500ms\n"
                     "  sealpoint restore /backup/redis/latest",
+        .acts = true,
         .run = run,
 };

@@ -28,13 +28,13 @@ static int answer(struct sp_cli *cli, pid_t pid, const struct sp_tracking_status
 	if (status->tracked)
 		format_id(status->id, id);
 	if (cli->json)
-		return sp_print_json(json_pack("{s:i, s:b, s:s, s:I, s:i, s:I, s:I}", "pid",
-		                               (int)pid, "tracked", status->tracked, "session", id,
-		                               "generation", (json_int_t)status->generation,
-		                               "holder", (int)status->holder, "tracked_bytes",
-		                               (json_int_t)status->tracked_bytes, "written_bytes",
-		                               (json_int_t)status->written_bytes));
-	if (cli->log.quiet)
+		sp_print_json(json_pack("{s:i, s:b, s:s, s:I, s:i, s:I, s:I}", "pid", (int)pid,
+		                        "tracked", status->tracked, "session", id, "generation",
+		                        (json_int_t)status->generation, "holder",
+		                        (int)status->holder, "tracked_bytes",
+		                        (json_int_t)status->tracked_bytes, "written_bytes",
+		                        (json_int_t)status->written_bytes));
+	if (cli->json || cli->log.quiet)
 		return SP_EXIT_OK;
 	printf("%s\n", words);
 	if (!status->tracked)
@@ -85,8 +85,7 @@ static int run(struct sp_cli *cli)
 		return sp_usage_error(cli, "\"%s\" is none of start, status and stop", operands[0]);
 	if (!sp_parse_pid(cli, operands[1], &pid))
 		return SP_EXIT_USAGE;
-	if (!strcmp(operands[0], "start") && !sp_dump_may_be_killed(pid) &&
-	    !sp_worker_begin(&status))
+	if (!strcmp(operands[0], "start") && !sp_worker_begin(pid, &status))
 		return status;
 	return act(cli, operands[0], pid);
 }
@@ -108,5 +107,6 @@ const struct sp_command sp_command_track = {
         .examples = "  sealpoint track start 4242\n"
                     "  sealpoint track status 4242 --json\n"
                     "  sealpoint track stop 4242",
+        .acts = true,
         .run = run,
 };

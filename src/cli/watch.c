@@ -3,7 +3,6 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/interrupt.h"
 #include "cli/worker.h"
 #include "engine/engine.h"
 #include "proc/stat.h"
@@ -160,7 +159,6 @@ static int watch_process(struct watch *watch)
 	struct sp_error err = {0};
 	int rc, status = SP_EXIT_OK;
 
-	sp_interrupt_watch();
 	rc = sp_sampler_open(&sampler, watch->pid, &err);
 	if (rc < 0)
 		return sp_command_failed(watch->cli, &err);
@@ -230,7 +228,7 @@ static int run(struct sp_cli *cli)
 	operands = sp_operands(cli, (const char *const[]){"PID", NULL});
 	if (!operands || !sp_parse_pid(cli, operands[0], &watch.pid))
 		return SP_EXIT_USAGE;
-	if (!sp_dump_may_be_killed(watch.pid) && !sp_worker_begin(&status))
+	if (!sp_worker_begin(watch.pid, &status))
 		return status;
 	if (open_plot(&watch)) {
 		status = watch_process(&watch);

@@ -14,8 +14,6 @@ struct sp_watch_screen {
 
 /** Shows a sample: over the one before where stdout is a terminal, else below it. */
 int sp_watch_show(struct sp_watch_screen *screen, const struct sp_sampler *sampler);
-/** What is not as it was in the sample before, in words, or NULL; `next` begins with 0. */
-const char *sp_watch_news(const struct sp_sample *sample, unsigned *next);
 /** What a mapping is: its file, its name, or "" for nameless memory. */
 const char *sp_watch_what(const struct sp_vma *vma);
 

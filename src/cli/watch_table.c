@@ -66,7 +66,8 @@ const char *sp_watch_what(const struct sp_vma *vma)
 	return vma->name ? vma->name : vma->path;
 }
 
-const char *sp_watch_news(const struct sp_sample *sample, unsigned *next)
+/* What is not as it was in the sample before, in words, or NULL; `next` begins with 0. */
+static const char *news_of(const struct sp_sample *sample, unsigned *next)
 {
 	static const char *const words[] = {
 	        "the program has executed another one, which is watched from here on",
@@ -173,7 +174,7 @@ static void print_head(struct frame *frame, const struct sp_sampler *sampler)
 	fprintf(frame->out, "%.50s, %s resident, after %s", sp_process_name(sampler->pid).text,
 	        sp_show_bytes(sample->resident_bytes).text, sp_show_duration(sample->time_ns).text);
 	end_line(frame);
-	while ((news = sp_watch_news(sample, &next))) {
+	while ((news = news_of(sample, &next))) {
 		fprintf(frame->out, "  %s", news);
 		end_line(frame);
 	}

@@ -1,16 +1,20 @@
 /* A process that does the work of a command: see worker.h. */
 #include "cli/worker.h"
 
+#include "base/interrupt.h"
 #include "cli/foreground.h"
+#include "engine/engine.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-bool sp_worker_begin(int *status)
+bool sp_worker_begin(pid_t target, int *status)
 {
-	pid_t started = getpid(), worker = fork();
+	pid_t started = getpid(), worker = -1;
 
+	if (!sp_target_survives(target))
+		worker = fork();
 	if (worker > 0) {
 		setpgid(worker, worker); /* whoever comes first */
 		*status = sp_stand_in_for(worker, false);

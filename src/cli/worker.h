@@ -10,12 +10,15 @@
 #define SEALPOINT_CLI_WORKER_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 /**
- * Returns true in the worker, which goes on with the command. In the process that was started it
+ * To be called before a command drives `target`. If that could be harmed by a kill, a worker begins:
+ * this returns true in it, and it goes on with the command. In the process that was started it
  * stands in for the worker (cli/foreground.h) and returns false when that has ended, with its exit
- * status. If there can be no worker, it returns true, and the process goes on without.
+ * status. If no worker is needed, or there can be none, it returns true, and the process goes on
+ * without. Whoever goes on watches for the signals that ask it to end (base/interrupt.h).
  */
-bool sp_worker_begin(int *status);
+bool sp_worker_begin(pid_t target, int *status);
 
 #endif

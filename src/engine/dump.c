@@ -613,7 +613,7 @@ static void release(struct dump *dump)
 		sp_checkpoint_abandon(&dump->writer);
 }
 
-bool sp_dump_may_be_killed(pid_t pid)
+bool sp_target_survives(pid_t pid)
 {
 	return sp_foothold_is_safe(pid);
 }

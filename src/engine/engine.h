@@ -63,16 +63,18 @@ struct sp_dump_result {
  * Saves a process to a new checkpoint directory. With a tracking session, memory is saved in
  * rounds while the program runs, and the freeze only covers what was written since; if that is much,
  * and the program is to run on, it is held as it is (track/hold.h) and saved after the freeze. On
- * failure the target runs on as before and the directory does not exist. The target is killed (or left stopped) only after the commit.
+ * failure the target runs on as before and the directory does not exist. The target is killed (or
+ * left stopped) only after the commit.
  */
 int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result,
             struct sp_error *err);
 
 /**
  * False if the target could be harmed should the calling process be killed while it drives the
- * target, as in sp_dump() (docs/architecture.md): then somebody should stand in front of it.
+ * target, as most of these functions do (docs/architecture.md): then somebody should stand in front
+ * of that process.
  */
-bool sp_dump_may_be_killed(pid_t pid);
+bool sp_target_survives(pid_t pid);
 
 /* --- snapshots (snapshot.c) --- */
 

@@ -6,7 +6,7 @@
 # shellcheck source=tests/lib.sh
 source "$TOP/tests/lib.sh"
 
-commands=(dump restore inspect verify check core merge diff)
+commands=(dump restore snapshot pre-dump track inspect verify diff merge core check watch)
 
 # A command must end with STATUS and say WORDS, in one line on standard error.
 expect() { # CASE STATUS WORDS COMMAND...
@@ -142,6 +142,13 @@ expect_json "inspect" 0 "o['process']['pid'] == $subject and o['threads'] and o[
 expect_json "verify" 0 'o["intact"] and o["bytes"] > 0' "$sealpoint" verify saved --json
 expect_json "diff" 0 'o["same"] and not o["mappings"] and not o["threads"]' "$sealpoint" diff saved saved --json
 expect_json "core" 0 'o["bytes"] > 0' "$sealpoint" core saved -o core --json
+status=0
+"$sealpoint" core saved -o core --json >/dev/full 2>error || status=$?
+if ((status == 0)) && grep -q 'cannot write the answer: No space' error; then
+	ok "$TEST_NAME/what is done stays done"
+else
+	not_ok "$TEST_NAME/what is done stays done" "exit status $status: $(<error)"
+fi
 expect_json "restore" 0 "o['pid'] == $subject and o['program'] == 'running'" \
 	"$sealpoint" restore saved --detach --json
 let_go

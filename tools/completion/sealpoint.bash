@@ -8,7 +8,7 @@ _sealpoint() {
 
 	if ((COMP_CWORD == 1)) || [[ $command == help && $COMP_CWORD -eq 2 ]]; then
 		local words
-		words=$("$program" help 2>/dev/null | sed -n '/^All commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p')
+		words=$("$program" help 2>/dev/null | sed -n '/^To /,/^$/s/^  \([a-z-]*\) .*/\1/p')
 		mapfile -t COMPREPLY < <(compgen -W "$words help --help --version" -- "$word")
 		return
 	fi

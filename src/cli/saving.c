@@ -1,0 +1,27 @@
+/* What the commands that save a program share: see saving.h. */
+#include "cli/saving.h"
+
+struct sp_dump_options sp_saving_defaults(struct sp_cli *cli)
+{
+	return (struct sp_dump_options){
+	        .after = SP_RELEASE_RUN,
+	        .compression = SP_COMPRESS_DEFAULT,
+	        .timeout_s = SP_DUMP_TIMEOUT_S,
+	        .kinds = {.unlinked_file_limit = SP_DUMP_UNLINKED_LIMIT},
+	        .log = &cli->log,
+	};
+}
+
+bool sp_apply_saving_option(struct sp_cli *cli, struct sp_dump_options *dump, int option)
+{
+	switch (option) {
+	case SP_OPTION_COMPRESS:
+		return sp_parse_compression(cli, cli->argument, &dump->compression);
+	case SP_OPTION_TCP_CLOSE:
+		return dump->kinds.tcp_close = true;
+	case SP_OPTION_SHELL_JOB:
+		return dump->kinds.shell_job = true;
+	default:
+		return false;
+	}
+}

@@ -1,0 +1,42 @@
+/*
+ * What the commands that save a program share, in the same words: dump, pre-dump, snapshot, and of
+ * the options that of compression merge, too.
+ */
+#ifndef SEALPOINT_CLI_SAVING_H
+#define SEALPOINT_CLI_SAVING_H
+
+#include "cli/cli.h"
+#include "engine/engine.h"
+
+enum {
+	SP_OPTION_COMPRESS = SP_OPTION_LONG + 200,
+	SP_OPTION_TCP_CLOSE,
+	SP_OPTION_SHELL_JOB,
+};
+
+/* Rows of a table of options. */
+#define SP_OPTION_ROW_COMPRESS                                                               \
+	{                                                                                    \
+		SP_OPTION_COMPRESS, "compress", "LEVEL",                                     \
+		        "zstd level from -100 (fast) to 22 (small), or \"none\";\ndefault 1" \
+	}
+#define SP_OPTION_ROW_TCP_CLOSE                                                                    \
+	{                                                                                          \
+		SP_OPTION_TCP_CLOSE, "tcp-close", NULL,                                            \
+		        "save established TCP connections as closed ones; without\nthis they are " \
+		        "refused"                                                                  \
+	}
+#define SP_OPTION_ROW_SHELL_JOB                                                                 \
+	{                                                                                       \
+		SP_OPTION_SHELL_JOB, "shell-job", NULL,                                         \
+		        "save a program that was started from a shell and shares\nits session " \
+		        "and "                                                                  \
+		        "terminal"                                                              \
+	}
+
+/** What a dump does if nothing else is said; the program runs on. */
+struct sp_dump_options sp_saving_defaults(struct sp_cli *cli);
+/** Applies one of the options above. False if its argument is wrong, or it is none of them. */
+bool sp_apply_saving_option(struct sp_cli *cli, struct sp_dump_options *dump, int option);
+
+#endif
