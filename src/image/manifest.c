@@ -288,6 +288,25 @@ static int read_message(struct sp_record_reader *reader, Sealpoint__Manifest **m
 	return *manifest ? 0 : -EBADMSG;
 }
 
+/* A directory without a manifest: what it is instead, as far as its names tell. */
+static int refuse_directory(int dirfd, const char *path, struct sp_error *err)
+{
+	if (strstr(path, ".partial-"))
+		return sp_fail(err, ENOENT,
+		               "%s is not a checkpoint: a dump is still writing it, or was killed "
+		               "(then remove it)",
+		               path);
+	if (faccessat(dirfd, "latest/" SP_IMAGE_MANIFEST, F_OK, 0) == 0)
+		return sp_fail(err, ENOENT,
+		               "%s is not a checkpoint, but a store of snapshots: name one of "
+		               "them, %s/latest is the newest",
+		               path, path);
+	return sp_fail(err, ENOENT,
+	               "%s is not a checkpoint: no %s there (give the directory that was named "
+	               "when it was saved)",
+	               path, SP_IMAGE_MANIFEST);
+}
+
 int sp_manifest_read(int dirfd, const char *path, Sealpoint__Manifest **manifest,
                      struct sp_error *err)
 {
@@ -295,17 +314,8 @@ int sp_manifest_read(int dirfd, const char *path, Sealpoint__Manifest **manifest
 	Sealpoint__Manifest *found = NULL;
 	int rc;
 
-	if (faccessat(dirfd, SP_IMAGE_MANIFEST, F_OK, 0) < 0 && errno == ENOENT &&
-	    strstr(path, ".partial-"))
-		return sp_fail(err, ENOENT,
-		               "%s is not a checkpoint: a dump is still writing it, or was killed "
-		               "(then remove it)",
-		               path);
 	if (faccessat(dirfd, SP_IMAGE_MANIFEST, F_OK, 0) < 0 && errno == ENOENT)
-		return sp_fail(err, ENOENT,
-		               "%s is not a checkpoint: no %s there (give the directory that was "
-		               "named when it was saved)",
-		               path, SP_IMAGE_MANIFEST);
+		return refuse_directory(dirfd, path, err);
 	rc = sp_record_reader_open(&reader, dirfd, SP_IMAGE_MANIFEST, err);
 	if (rc < 0)
 		return sp_error_context(err, "cannot open checkpoint %s", path);

@@ -66,10 +66,11 @@ static int check_vma(pid_t pid, const struct sp_vma *vma, struct sp_error *err)
 		return refuse(pid, vma, "memory of a device",
 		              "let the program close the device and unmap it before the dump", err);
 	if (vma->flags & SP_VMA_UFFD)
-		return refuse(pid, vma, "registered with a userfaultfd",
-		              "end a sealpoint snapshot or watch of it, or let its owner unregister it "
-		              "(UFFDIO_UNREGISTER), before the dump",
-		              err);
+		return refuse(
+		        pid, vma, "registered with a userfaultfd",
+		        "end a sealpoint snapshot or watch of it, or let its owner unregister it "
+		        "(UFFDIO_UNREGISTER), before the dump",
+		        err);
 	if (vma->flags & SP_VMA_SHADOW_STACK)
 		return refuse(pid, vma, "a shadow stack",
 		              "start the program with shadow stacks switched off "

@@ -59,6 +59,10 @@ for command in restore verify inspect; do
 	refused "$command: foreign directory" 1 foreign "$sealpoint" "$command" foreign
 	refused "$command: a file" 1 plain_file "$sealpoint" "$command" plain_file
 done
+mkdir store
+cp -a good store/00000001
+ln -s 00000001 store/latest
+refused "restore: a store of snapshots" 1 "store/latest is the newest" "$sealpoint" restore store
 refused "core: missing directory" 1 missing "$sealpoint" core missing -o core
 
 # --- damage --------------------------------------------------------------------------------------------
