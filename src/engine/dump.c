@@ -85,13 +85,6 @@ static int read_mappings(struct dump *dump, struct sp_error *err)
 	return rc;
 }
 
-static bool is_same_mapping(const struct sp_vma *one, const struct sp_vma *other)
-{
-	return one->range.start == other->range.start && one->range.end == other->range.end &&
-	       one->kind == other->kind && one->prot == other->prot &&
-	       one->offset == other->offset && one->inode == other->inode;
-}
-
 /*
  * Advice, locks, seals and the protection key of a whole mapping are not in maps. Had they changed
  * between that list and the freeze, they would be saved as they were before. A mapping that was
@@ -106,7 +99,7 @@ static int check_mappings(struct dump *dump, struct sp_error *err)
 		const struct sp_vma *vma = sp_array_at(&now, i);
 		const struct sp_vma *saved = sp_vma_find(&dump->vmas, vma->range.start);
 
-		if (!saved || !is_same_mapping(saved, vma) ||
+		if (!saved || !sp_vma_is_same(saved, vma) || saved->kind != vma->kind ||
 		    (saved->protection_key == vma->protection_key &&
 		     !((saved->flags ^ vma->flags) & ~(uint32_t)SP_VMA_UFFD)))
 			continue;

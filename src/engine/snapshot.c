@@ -24,7 +24,6 @@
 #include <sys/wait.h>
 
 #define NAME_DIGITS 8
-#define LATEST "latest"
 /* What a killed run has left, to be removed by the next. */
 #define REMOVED ".removed-"
 #define PARTIAL ".partial-"
@@ -210,9 +209,9 @@ static void point_to(const struct store *store, unsigned number)
 	char name[NAME_DIGITS + 1];
 
 	member_name(number, name);
-	unlinkat(store->dirfd, "." LATEST, 0);
-	if (symlinkat(name, store->dirfd, "." LATEST) == 0)
-		renameat(store->dirfd, "." LATEST, store->dirfd, LATEST);
+	unlinkat(store->dirfd, "." SP_STORE_LATEST, 0);
+	if (symlinkat(name, store->dirfd, "." SP_STORE_LATEST) == 0)
+		renameat(store->dirfd, "." SP_STORE_LATEST, store->dirfd, SP_STORE_LATEST);
 }
 
 static int make_one(struct store *store, struct sp_error *err)

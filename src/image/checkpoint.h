@@ -26,6 +26,8 @@
 #define SP_CHECKPOINT_ID_SIZE 16
 
 #define SP_IMAGE_MANIFEST "manifest"
+/* The link to the newest checkpoint of a store of snapshots. */
+#define SP_STORE_LATEST "latest"
 #define SP_IMAGE_RECORDS "records.img"
 #define SP_IMAGE_PAGES "pages.img"
 #define SP_IMAGE_PAGE_INDEX "pages.idx"

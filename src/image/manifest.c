@@ -296,10 +296,10 @@ static int refuse_directory(int dirfd, const char *path, struct sp_error *err)
 		               "%s is not a checkpoint: a dump is still writing it, or was killed "
 		               "(then remove it)",
 		               path);
-	if (faccessat(dirfd, "latest/" SP_IMAGE_MANIFEST, F_OK, 0) == 0)
+	if (faccessat(dirfd, SP_STORE_LATEST "/" SP_IMAGE_MANIFEST, F_OK, 0) == 0)
 		return sp_fail(err, ENOENT,
 		               "%s is not a checkpoint, but a store of snapshots: name one of "
-		               "them, %s/latest is the newest",
+		               "them, %s/" SP_STORE_LATEST " is the newest",
 		               path, path);
 	return sp_fail(err, ENOENT,
 	               "%s is not a checkpoint: no %s there (give the directory that was named "

@@ -236,7 +236,7 @@ int sp_vma_list_read(pid_t pid, struct sp_array *vmas, struct sp_error *err)
 	return 0;
 }
 
-static bool is_same_mapping(const struct sp_vma *a, const struct sp_vma *b)
+bool sp_vma_is_same(const struct sp_vma *a, const struct sp_vma *b)
 {
 	return a->range.start == b->range.start && a->range.end == b->range.end &&
 	       a->prot == b->prot && !((a->flags ^ b->flags) & SP_VMA_SHARED) &&
@@ -252,7 +252,7 @@ bool sp_vma_list_agrees(const struct sp_array *vmas, const char *maps)
 	if (sp_vma_list_parse(text, &named, NULL) < 0 || named.count != vmas->count)
 		return false;
 	for (size_t i = 0; i < named.count; i++)
-		if (!is_same_mapping(sp_array_at(&named, i), sp_array_at(vmas, i)))
+		if (!sp_vma_is_same(sp_array_at(&named, i), sp_array_at(vmas, i)))
 			return false;
 	return true;
 }

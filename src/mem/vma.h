@@ -36,6 +36,8 @@ int sp_vma_list_read(pid_t pid, struct sp_array *vmas, struct sp_error *err);
  * alone.
  */
 int sp_vma_list_parse(char *text, struct sp_array *vmas, struct sp_error *err);
+/** The same mapping, as far as /proc/PID/maps tells: neither its advice nor its kind. */
+bool sp_vma_is_same(const struct sp_vma *a, const struct sp_vma *b);
 /** Whether a list names the mappings that the text of /proc/PID/maps names, and no others. */
 bool sp_vma_list_agrees(const struct sp_array *vmas, const char *maps);
 void sp_vma_list_release(struct sp_array *vmas);
