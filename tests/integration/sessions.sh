@@ -124,3 +124,17 @@ wait_until 10 is_sleep || die "no sleep"
 expect_full "execve" "the tracking session of that time has ended"
 is_gone "$holder" || die "the holder of the program before execve is still there"
 kill -KILL "$pid"
+wait "$pid" 2>/dev/null
+
+rm trigger
+# shellcheck disable=SC2016
+start_program bash -c 'until [[ -s trigger ]]; do :; done; exec sleep 1000'
+pid=$PROGRAM_PID
+wait_until 10 grep -q trigger "/proc/$pid/cmdline" || die "the program does not start"
+"$sealpoint" track start "$pid" --quiet || die "cannot begin to track"
+echo go >trigger
+wait_until 10 is_sleep || die "no sleep"
+[[ $(status_of tracked) == false ]] || die "after execve the session of the program before is taken for its own"
+"$sealpoint" track start "$pid" --quiet || die "cannot begin to track the program after execve"
+ok "$TEST_NAME/track after execve"
+kill -KILL "$pid"
