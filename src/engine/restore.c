@@ -118,7 +118,7 @@ static int open_checkpoint(struct restore *restore, struct sp_error *err)
 	if (rc)
 		return rc;
 	restore->record = sp_checkpoint_root(restore->checkpoint);
-	return sp_restore_check(restore->checkpoint, err);
+	return sp_restore_check(restore->checkpoint, restore->options->log, err);
 }
 
 static void undo_files(void *files)

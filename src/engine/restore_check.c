@@ -61,6 +61,26 @@ static int check_processor(const struct sp_checkpoint *checkpoint, struct sp_err
 }
 
 /*
+ * With XSAVE, which has no compact form, a C library that binds functions at their first call saves
+ * all registers that the processor has, in room that was measured on the processor where the
+ * program started.
+ */
+static void warn_of_larger_state(const struct sp_checkpoint *checkpoint, struct sp_log *log)
+{
+	const Sealpoint__Manifest *manifest = checkpoint->manifest;
+
+	for (size_t i = 0; i < manifest->n_cpu_features; i++)
+		if (!strcmp(manifest->cpu_features[i], "xsavec"))
+			return;
+	if (sp_cpu_xfeatures() & ~manifest->cpu_xfeatures)
+		sp_warn(log,
+		        "this processor has more registers than that of %s, which has no XSAVEC: "
+		        "a program that was not started with LD_BIND_NOW=1 may crash when it "
+		        "calls a function for the first time",
+		        manifest->hostname);
+}
+
+/*
  * Who has this id, if anybody. A process that has ended keeps its id until its parent collects its
  * status. Some take their time for that, and are given it, so that a restore can follow a dump at
  * once.
@@ -179,7 +199,8 @@ static int check_limits(const struct sp_checkpoint *checkpoint, struct sp_error 
 	return 0;
 }
 
-int sp_restore_check(const struct sp_checkpoint *checkpoint, struct sp_error *err)
+int sp_restore_check(const struct sp_checkpoint *checkpoint, struct sp_log *log,
+                     struct sp_error *err)
 {
 	int rc = sp_capability_need_checkpoint("choose process ids", err);
 
@@ -189,5 +210,9 @@ int sp_restore_check(const struct sp_checkpoint *checkpoint, struct sp_error *er
 		rc = check_pids(checkpoint, err);
 	if (!rc)
 		rc = check_limits(checkpoint, err);
-	return rc ? rc : check_all_facets(checkpoint, err);
+	if (!rc)
+		rc = check_all_facets(checkpoint, err);
+	if (!rc)
+		warn_of_larger_state(checkpoint, log);
+	return rc;
 }
