@@ -96,7 +96,7 @@ const struct sp_command sp_command_track = {
         .summary = "begin and end to track the writes of a program",
         .description =
                 "\"track start\" begins a session that tracks which pages process PID writes: the\n"
-                "kernel notes it, at less than a microsecond for the first write to each page.\n"
+                "kernel notes it, at about a microsecond for the first write to each page.\n"
                 "Dumps use the session that there is, and \"dump --track\", \"dump --parent\" and\n"
                 "pre-dump begin one by themselves; so this command is only for those who want\n"
                 "to begin earlier.\n\n"

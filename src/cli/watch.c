@@ -253,7 +253,7 @@ const struct sp_command sp_command_watch = {
                 "of a dump ahead of the freeze would have to send: all that was written within\n"
                 "10 ms, 100 ms, ... A round keeps up if it is sent faster than written.\n\n"
                 "The program is stopped for a moment at the beginning, and then runs; the first\n"
-                "write to each page in an interval costs it less than a microsecond. If a\n"
+                "write to each page in an interval costs it about a microsecond. If a\n"
                 "tracking session is kept for it (sealpoint track status), deltas stand on that:\n"
                 "then nothing is taken from it, and watch tells how the set of pages that have\n"
                 "been written since the last cut grows.\n\n"
