@@ -1,0 +1,220 @@
+/* The memory of a dump: see dump_parts.h. */
+#include "engine/dump_parts.h"
+
+#include "base/cleanup.h"
+#include "mem/memory.h"
+#include "proc/file.h"
+#include "proc/stat.h"
+#include "remote/userfaultfd.h"
+#include "track/hold.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* When rounds of copying end: what is left is copied in about a millisecond. */
+#define ROUND_ENOUGH (4ULL << 20)
+#define ROUNDS_MAX 8
+/* Copying more than this takes longer than to make the program wait for its first writes. */
+#define HOLD_MIN (8ULL << 20)
+
+/* --- mappings --- */
+
+/*
+ * The mappings, with what is only in smaps, which takes long: the kernel walks the page tables for
+ * it. A list that was read while the program ran serves if it says what maps says, as long as that
+ * has not changed.
+ */
+static int read_mappings(struct dump *dump, struct sp_error *err)
+{
+	sp_cleanup_free char *maps = NULL;
+	pid_t pid = dump->options->pid;
+	int rc = sp_proc_read(pid, "maps", &maps, NULL, err);
+
+	if (rc || (dump->maps && !strcmp(maps, dump->maps)))
+		return rc;
+	free(sp_steal_ptr(&dump->maps));
+	sp_vma_list_release(&dump->vmas);
+	rc = sp_vma_list_read(pid, &dump->vmas, err);
+	if (!rc && !dump->frozen && sp_vma_list_agrees(&dump->vmas, maps))
+		dump->maps = sp_steal_ptr(&maps);
+	return rc;
+}
+
+/*
+ * Advice, locks, seals and the protection key of a whole mapping are not in maps. Had they changed
+ * between that list and the freeze, they would be saved as they were before. A mapping that was
+ * replaced when the program ran on tells nothing.
+ */
+int sp_dump_check_mappings(struct dump *dump, struct sp_error *err)
+{
+	struct sp_array now = SP_ARRAY_OF(struct sp_vma);
+	int rc = dump->maps ? sp_vma_list_read(dump->options->pid, &now, err) : 0;
+
+	for (size_t i = 0; i < now.count && !rc; i++) {
+		const struct sp_vma *vma = sp_array_at(&now, i);
+		const struct sp_vma *saved = sp_vma_find(&dump->vmas, vma->range.start);
+
+		if (!saved || !sp_vma_is_same(saved, vma) || saved->kind != vma->kind ||
+		    (saved->protection_key == vma->protection_key &&
+		     !((saved->flags ^ vma->flags) & ~(uint32_t)SP_VMA_UFFD)))
+			continue;
+		rc = sp_fail(err, EAGAIN,
+		             "%s has changed the advice, the lock, the seal or the protection key "
+		             "of its memory at 0x%" PRIx64 "-0x%" PRIx64
+		             " while it was being saved: try again",
+		             sp_process_name(dump->options->pid).text, vma->range.start,
+		             vma->range.end);
+	}
+	sp_vma_list_release(&now);
+	return rc;
+}
+
+/* What has changed since the last layer, or everything. */
+int sp_dump_save_pages(struct dump *dump, bool running, struct sp_error *err)
+{
+	struct sp_memory_selection selection = {
+	        .changed = dump->cut->active ? &dump->cut->changed : NULL,
+	        .changed_only = running && !dump->options->memory_only,
+	        .running = running,
+	        .list = !running && dump->hold_uffd >= 0 ? &dump->held : NULL,
+	};
+	int rc = sp_memory_save(dump->options->pid, &dump->vmas, &selection, dump->writer.pages,
+	                        dump->memory_object, err);
+
+	if (!rc && dump->cut->active)
+		sp_cut_saved(dump->cut, &dump->vmas);
+	return rc ? rc : sp_page_writer_drain(dump->writer.pages, err);
+}
+
+int sp_dump_save_vmas(struct dump *dump, struct sp_error *err)
+{
+	int rc = 0;
+
+	if (dump->cut->active)
+		sp_cut_list_huge(dump->cut, &dump->vmas);
+	for (size_t i = 0; i < dump->vmas.count && !rc; i++) {
+		Sealpoint__Vma record = SEALPOINT__VMA__INIT;
+
+		sp_vma_to_record(sp_array_at(&dump->vmas, i), dump->process.pid, &record);
+		rc = sp_record_write(&dump->writer.records, SP_RECORD_VMA, &record.base, err);
+	}
+	return rc;
+}
+
+/* --- while the program runs --- */
+
+/*
+ * Takes what has changed in the mappings, and says whether they can be saved at all: only then are
+ * those known that a userfaultfd which is not ours keeps from being tracked.
+ */
+int sp_dump_take(struct dump *dump, struct sp_error *err)
+{
+	int rc = read_mappings(dump, err);
+
+	if (!rc && dump->cut->active)
+		rc = sp_cut_take(dump->cut, &dump->vmas, err);
+	return rc ? rc : sp_memory_check(dump->process.pid, &dump->vmas, err);
+}
+
+/*
+ * One round: what has changed is saved as a layer of the page store, unless it is so much that the
+ * next round would find as much again. `*size` becomes its bytes.
+ */
+static int copy_round(struct dump *dump, uint64_t *size, struct sp_error *err)
+{
+	uint64_t before = *size;
+	int rc = sp_dump_take(dump, err);
+
+	*size = dump->cut->written;
+	if (!rc && dump->may_hold && *size > HOLD_MIN && *size >= before / 2) {
+		sp_cut_not_saved(dump->cut);
+		return 0;
+	}
+	if (!rc)
+		rc = sp_dump_save_pages(dump, true, err);
+	return rc ? rc : sp_page_writer_next_layer(dump->writer.pages, err);
+}
+
+/*
+ * With a session, all is saved before the freeze that can be: in rounds, of which each only has to
+ * copy what was written during the one before. They end when little is left, or when the program
+ * writes as fast as it is copied.
+ */
+int sp_dump_copy_ahead(struct dump *dump, struct sp_error *err)
+{
+	uint64_t size = UINT64_MAX, before;
+	int rc = 0, rounds = 0;
+
+	do {
+		before = size;
+		rc = copy_round(dump, &size, err);
+		sp_verbose(dump->options->log,
+		           "round %d: %" PRIu64 " KiB were written, and are saved while it runs",
+		           ++rounds, size >> 10);
+	} while (!rc && size > ROUND_ENOUGH && size < before / 2 && rounds < ROUNDS_MAX);
+	return rc;
+}
+
+/* --- memory that is read after the freeze --- */
+
+/*
+ * Before the pages are looked at: whether much has to be read. What cannot be held is read in the
+ * freeze.
+ */
+void sp_dump_prepare_hold(struct dump *dump)
+{
+	struct sp_error failure = {0};
+
+	if (!dump->may_hold || sp_ranges_total(&dump->cut->changed) <= HOLD_MIN)
+		return;
+	dump->hold_uffd = sp_remote_userfaultfd_for_kernel(&dump->remote, &failure);
+	if (dump->hold_uffd < 0)
+		sp_verbose(dump->options->log, "all memory is saved in the freeze: %s",
+		           failure.message);
+}
+
+static bool begin_hold(struct dump *dump)
+{
+	const struct sp_hold_request request = {
+	        .pid = dump->process.pid,
+	        .uffd = sp_steal_fd(&dump->hold_uffd),
+	        .asynchronous = dump->cut->session.uffd,
+	        .dirfd = dump->writer.dirfd,
+	        .pages = &dump->held.pages,
+	        .areas = &dump->held.areas,
+	        .spared = &dump->last_words,
+	};
+	struct sp_error failure = {0};
+
+	if (sp_hold_begin(&dump->hold, &request, &failure) == 0)
+		return true;
+	sp_verbose(dump->options->log, "all memory is saved in the freeze: %s", failure.message);
+	return false;
+}
+
+/* Holds the pages that were listed if they are many, or else saves them now. */
+int sp_dump_hold_pages(struct dump *dump, struct sp_error *err)
+{
+	uint64_t size = sp_ranges_total(&dump->held.pages);
+	int rc = size ? sp_page_writer_next_layer(dump->writer.pages, err) : 0;
+
+	if (rc || (size > HOLD_MIN && begin_hold(dump)))
+		return rc;
+	return sp_memory_save_listed(dump->process.pid, &dump->held.pages, NULL, dump->writer.pages,
+	                             dump->memory_object, err);
+}
+
+/* While the program runs. */
+int sp_dump_save_held(struct dump *dump, struct sp_error *err)
+{
+	const struct sp_page_source source = {.read = sp_hold_read, .context = dump->hold};
+	int rc = sp_memory_save_listed(dump->process.pid, &dump->held.pages, &source,
+	                               dump->writer.pages, dump->memory_object, err);
+
+	dump->result->held_bytes = sp_ranges_total(&dump->held.pages);
+	dump->result->held_writes = sp_hold_faults(dump->hold);
+	sp_hold_end(sp_steal_ptr(&dump->hold));
+	return rc;
+}
