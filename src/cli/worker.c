@@ -27,5 +27,6 @@ bool sp_worker_begin(pid_t target, int *status)
 		if (getppid() != started)
 			raise(SIGTERM);
 	}
+	sp_interrupt_watch();
 	return true;
 }
