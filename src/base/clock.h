@@ -6,6 +6,7 @@
 #include <time.h>
 
 #define SP_NS_PER_S 1000000000ULL
+#define SP_NS_PER_MS 1000000ULL
 
 static inline uint64_t sp_timespec_to_ns(struct timespec time)
 {

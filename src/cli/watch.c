@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "cli/worker.h"
 #include "engine/engine.h"
 #include "proc/stat.h"
@@ -12,7 +13,7 @@
 #include <limits.h>
 #include <string.h>
 
-#define INTERVAL_LEAST_NS 10000000
+#define INTERVAL_LEAST_NS (10 * SP_NS_PER_MS)
 
 enum { OPTION_PLOT = SP_OPTION_LONG };
 
@@ -218,7 +219,7 @@ static bool parse_options(struct watch *watch)
 
 static int run(struct sp_cli *cli)
 {
-	struct watch watch = {.cli = cli, .interval_ns = 1000000000, .count = LONG_MAX};
+	struct watch watch = {.cli = cli, .interval_ns = SP_NS_PER_S, .count = LONG_MAX};
 	struct sp_error err = {0};
 	char **operands;
 	int status;

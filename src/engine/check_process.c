@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/timerfd.h>
@@ -128,7 +129,7 @@ static void probe_vm_readv(struct sp_probe_result *result)
 static void probe_pidfd_getfd(struct sp_probe_result *result)
 {
 	pid_t pid = start_subject(NULL);
-	sp_cleanup_close int pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	sp_cleanup_close int pidfd = pid > 0 ? pidfd_open(pid, 0) : -1;
 	sp_cleanup_close int copy = -1;
 
 	if (pidfd >= 0)

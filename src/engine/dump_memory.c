@@ -150,9 +150,8 @@ int sp_dump_copy_ahead(struct dump *dump, struct sp_error *err)
 	do {
 		before = size;
 		rc = copy_round(dump, &size, err);
-		sp_verbose(dump->options->log,
-		           "round %d: %" PRIu64 " KiB were written, and are saved while it runs",
-		           ++rounds, size >> 10);
+		sp_verbose(dump->options->log, "round %d: %" PRIu64 " KiB were written", ++rounds,
+		           size >> 10);
 	} while (!rc && size > ROUND_ENOUGH && size < before / 2 && rounds < ROUNDS_MAX);
 	return rc;
 }

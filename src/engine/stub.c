@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
@@ -107,7 +108,7 @@ static int seize_process(struct sp_process *process, struct sp_error *err)
 	if (ptrace(PTRACE_SEIZE, process->pid, 0, PTRACE_O_EXITKILL) < 0 ||
 	    ptrace(PTRACE_INTERRUPT, process->pid, 0, 0) < 0)
 		return sp_fail_errno(err, errno, "cannot trace the stub process %d", process->pid);
-	process->pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
+	process->pidfd = pidfd_open(process->pid, 0);
 	if (process->pidfd < 0)
 		return sp_fail_errno(err, errno, "cannot open the stub process %d", process->pid);
 	return wait_first_stop(leader, err);

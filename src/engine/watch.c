@@ -15,16 +15,15 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/syscall.h>
+#include <sys/pidfd.h>
 
 #define REGIONS 1024
-#define NS_PER_MS 1000000ULL
 /* Between looks whether somebody wants us to end. */
 #define NAP_MS 100
 /* A process whose memory is gone is about to end, or has just executed another program. */
 #define ENDING_MS 1000
 
-static const uint64_t round_lengths[] = {10 * NS_PER_MS, 100 * NS_PER_MS, SP_NS_PER_S,
+static const uint64_t round_lengths[] = {10 * SP_NS_PER_MS, 100 * SP_NS_PER_MS, SP_NS_PER_S,
                                          10 * SP_NS_PER_S};
 
 _Static_assert(SP_COUNT_OF(round_lengths) < SP_SAMPLE_ROUNDS, "and one for the interval");
@@ -79,7 +78,7 @@ static struct sp_sample_mapping *mapping_at(const struct sp_array *mappings, uin
 /*
  * A mapping that is new joins our own session. What belongs to another userfaultfd cannot. Where memory
  * was moved the kernel may have ended the registration and left the protection, which no write took
- * away since: so all of a mapping that joins counts as written (engine/cut.c, join()).
+ * away since: so all of a mapping that joins counts as written, as in a cut.
  */
 static bool joins(const struct sp_sampler *sampler, const struct sp_vma *vma)
 {
@@ -250,7 +249,8 @@ static int wait_until(const struct sp_sampler *sampler, uint64_t when_ns, struct
 {
 	for (;;) {
 		uint64_t now = sp_now_ns();
-		uint64_t left_ms = when_ns > now ? (when_ns - now + NS_PER_MS - 1) / NS_PER_MS : 0;
+		uint64_t left_ms =
+		        when_ns > now ? (when_ns - now + SP_NS_PER_MS - 1) / SP_NS_PER_MS : 0;
 		int rc = sp_interrupt_check(err);
 
 		if (rc < 0)
@@ -330,7 +330,7 @@ int sp_sampler_open(struct sp_sampler *sampler, pid_t pid, struct sp_error *err)
 	};
 	if (rc < 0)
 		return rc;
-	sampler->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	sampler->pidfd = pidfd_open(pid, 0);
 	if (sampler->pidfd < 0)
 		return sp_fail_errno(err, errno, "cannot watch %s", sp_process_name(pid).text);
 	sampler->regions = sp_alloc(REGIONS * sizeof(*sampler->regions));

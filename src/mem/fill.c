@@ -220,7 +220,7 @@ static int fill_data(void *context, uint64_t offset, const void *bytes, size_t s
 	return 0;
 }
 
-/* Zero pages of the other segments are made by the kernel: populate_small(), populate_huge(). */
+/* Zero pages of the other segments are made by the kernel, which populates them. */
 static bool zeros_are_written(enum fill_method method)
 {
 	return method == FILL_COPY || method == FILL_WRITE;

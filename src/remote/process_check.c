@@ -15,6 +15,7 @@
 #include <linux/capability.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -167,7 +168,7 @@ static int check_tracees(pid_t pid, struct sp_error *err)
  */
 static int check_ended(pid_t pid, struct sp_error *err)
 {
-	sp_cleanup_close int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	sp_cleanup_close int pidfd = pidfd_open(pid, 0);
 	struct sp_stat stat;
 
 	if (!sp_stat_read(pid, pid, &stat, NULL) && stat.flags & SP_PF_KTHREAD)

@@ -23,8 +23,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/ptrace.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -391,7 +391,7 @@ int sp_process_seize(struct sp_process *process, pid_t pid, uint64_t deadline_ns
 	rc = sp_process_check(pid, err);
 	if (rc)
 		return rc;
-	process->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	process->pidfd = pidfd_open(pid, 0);
 	if (process->pidfd < 0)
 		return sp_fail_errno(err, errno, "cannot open process %d", pid);
 	rc = stop_and_read(process, deadline_ns, err);

@@ -99,7 +99,7 @@ static inline void append_descriptor(char *text, const char *path)
 		snprintf(text + used, TEXT_MAX - used, "%s %.*s\n", path, (int)size, link);
 }
 
-/* SigPnd and the state are not compared here: see find_stopped(). */
+/* SigPnd and the state are not compared here: whether one is stopped is looked at elsewhere. */
 static inline void append_thread(char *text, const char *path)
 {
 	static const char *const fields[] = {
