@@ -68,8 +68,9 @@ struct sp_span {
 enum sp_write_watch_backend {
 	SP_WRITE_WATCH_AUTO = 0,
 	/**
-	 * PAGEMAP_SCAN and asynchronous userfaultfd write protection, Linux 6.7. The kernel does it all:
-	 * no thread, no signal handler, no cost but a short fault at the first write to each page.
+	 * PAGEMAP_SCAN and asynchronous userfaultfd write protection, Linux 6.7. The kernel does it
+	 * all: no thread, no signal handler, no cost but a short fault at the first write to each
+	 * page.
 	 */
 	SP_WRITE_WATCH_SCAN = 1,
 	/**
@@ -78,9 +79,9 @@ enum sp_write_watch_backend {
 	 */
 	SP_WRITE_WATCH_USERFAULT = 2,
 	/**
-	 * Soft-dirty bits (/proc/PID/clear_refs), Linux 3.11 with MEM_SOFT_DIRTY. They are reset for the
-	 * whole process, which disturbs other users of these bits, and writes of other threads during a
-	 * reset may be lost.
+	 * Soft-dirty bits (/proc/PID/clear_refs), Linux 3.11 with MEM_SOFT_DIRTY. They are reset
+	 * for the whole process, which disturbs other users of these bits, and writes of other
+	 * threads during a reset may be lost.
 	 */
 	SP_WRITE_WATCH_SOFT_DIRTY = 3,
 	/**

@@ -35,9 +35,10 @@ static struct timeval from_us(uint64_t us)
 }
 
 /*
- * What is left until the next signal, 0 if none will come. A periodic timer of real time whose signal is still pending
- * is not armed: the kernel does that, to the next multiple of its interval, when the signal is taken. Such a signal is
- * saved with the pending ones, and here the timer gets one interval.
+ * What is left until the next signal, 0 if none will come. A periodic timer of real time whose
+ * signal is still pending is not armed: the kernel does that, to the next multiple of its interval,
+ * when the signal is taken. Such a signal is saved with the pending ones, and here the timer gets
+ * one interval.
  */
 static uint64_t left(unsigned which, const struct itimerval *value)
 {

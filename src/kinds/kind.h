@@ -143,9 +143,10 @@ enum sp_facet_scope {
 };
 
 /**
- * When a facet is rebuilt; a dump saves in the opposite order. Within a phase one thread after the other is driven, the leader last,
- * and each rebuilds its facets in the registry's order, the leader those of the process too. So
- * what a process facet sets in a phase is not undone by a thread in the same phase.
+ * When a facet is rebuilt; a dump saves in the opposite order. Within a phase one thread after the
+ * other is driven, the leader last, and each rebuilds its facets in the registry's order, the
+ * leader those of the process too. So what a process facet sets in a phase is not undone by a
+ * thread in the same phase.
  */
 enum sp_facet_phase {
 	SP_PHASE_STUB,        /* the stub exists and is alone: session, group */

@@ -1,13 +1,13 @@
 /*
- * mlockall(MCL_FUTURE): that mappings made from now on are locked, at once or when they are touched. (Which mappings
- * are locked today is a flag of each of them.)
+ * mlockall(MCL_FUTURE): that mappings made from now on are locked, at once or when they are
+ * touched. (Which mappings are locked today is a flag of each of them.)
  *
- * The kernel tells this nowhere, but it shows on every new mapping, and sealpoint has just made one: its temporary
- * pages. They count among the locked memory in status, so that smaps, which takes its time, is read only for a
- * program that has locked that much.
+ * The kernel tells this nowhere, but it shows on every new mapping, and sealpoint has just made
+ * one: its temporary pages. They count among the locked memory in status, so that smaps, which
+ * takes its time, is read only for a program that has locked that much.
  *
- * Asked for when all mappings of a restored program are made and locked as they were, and before the limits are set:
- * a program may have lowered RLIMIT_MEMLOCK to 0 afterwards.
+ * Asked for when all mappings of a restored program are made and locked as they were, and before
+ * the limits are set: a program may have lowered RLIMIT_MEMLOCK to 0 afterwards.
  */
 #include "kinds/registry.h"
 

@@ -1,7 +1,7 @@
 /*
- * Which timers have expired while the state was read. A process stands still during a dump, its timers do not: one
- * that is read as armed may have signalled when the pending signals are read, after all timers. Its signal is restored
- * with the pending ones, and must not come a second time.
+ * Which timers have expired while the state was read. A process stands still during a dump, its
+ * timers do not: one that is read as armed may have signalled when the pending signals are read,
+ * after all timers. Its signal is restored with the pending ones, and must not come a second time.
  */
 #ifndef SEALPOINT_KINDS_PENDING_SIGNALS_H
 #define SEALPOINT_KINDS_PENDING_SIGNALS_H

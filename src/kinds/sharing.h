@@ -1,6 +1,6 @@
 /*
- * What processes may share that fork(2) gives each of them for itself: memory, descriptors, directories, signal
- * actions (clone(2), vfork(2)).
+ * What processes may share that fork(2) gives each of them for itself: memory, descriptors,
+ * directories, signal actions (clone(2), vfork(2)).
  */
 #ifndef SEALPOINT_KINDS_SHARING_H
 #define SEALPOINT_KINDS_SHARING_H
@@ -8,8 +8,8 @@
 #include "remote/process.h"
 
 /**
- * Refuses a stopped process that shares such a thing with its parent or a child, by the names of both: restored
- * apart, each would have one of its own. Others than these two are not looked at.
+ * Refuses a stopped process that shares such a thing with its parent or a child, by the names of
+ * both: restored apart, each would have one of its own. Others than these two are not looked at.
  */
 int sp_sharing_check(const struct sp_process *process, struct sp_error *err);
 

@@ -47,11 +47,11 @@ struct sp_memory_list {
 };
 
 /**
- * Adds every page of every VMA, or a selection, to the page store under `object`: states from PAGEMAP_SCAN, contents
- * to be read from the process by the writer's workers. Where the kernel has no PAGEMAP_SCAN, from
- * /proc/PID/pagemap. Shared mappings of files, memfds and shared anonymous memory are stored with
- * their file, not here: their resident pages are FILE, the others HOLE. Notes transparent huge
- * pages in each VMA (`huge`).
+ * Adds every page of every VMA, or a selection, to the page store under `object`: states from
+ * PAGEMAP_SCAN, contents to be read from the process by the writer's workers. Where the kernel has
+ * no PAGEMAP_SCAN, from /proc/PID/pagemap. Shared mappings of files, memfds and shared anonymous
+ * memory are stored with their file, not here: their resident pages are FILE, the others HOLE.
+ * Notes transparent huge pages in each VMA (`huge`).
  */
 int sp_memory_save(pid_t pid, const struct sp_array *vmas,
                    const struct sp_memory_selection *selection, struct sp_page_writer *writer,

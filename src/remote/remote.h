@@ -15,9 +15,9 @@
  * is killed unmaps the temporary pages and goes on as if nothing had happened (D3). What that does
  * not cover yet: a target without a complete foothold.
  *
- * A batch costs one stop (about 10 us) whatever its length; under seccomp two for each call, because
- * there nothing but rt_sigreturn(2) may ever run that nobody traces. Not thread safe: ptrace belongs to the
- * thread that seized.
+ * A batch costs one stop (about 10 us) whatever its length; under seccomp two for each call,
+ * because there nothing but rt_sigreturn(2) may ever run that nobody traces. Not thread safe:
+ * ptrace belongs to the thread that seized.
  */
 #ifndef SEALPOINT_REMOTE_REMOTE_H
 #define SEALPOINT_REMOTE_REMOTE_H

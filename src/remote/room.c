@@ -1,6 +1,7 @@
 /*
- * Names the limit that a process has reached: see room.h. Nobody but its owner knows whether the limit may be raised for
- * a moment, so sealpoint does not do that by itself; killed at that moment, it would leave it raised.
+ * Names the limit that a process has reached: see room.h. Nobody but its owner knows whether the
+ * limit may be raised for a moment, so sealpoint does not do that by itself; killed at that moment,
+ * it would leave it raised.
  */
 #include "remote/room.h"
 

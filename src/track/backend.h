@@ -54,9 +54,8 @@ struct sp_watch_backend {
 	 */
 	int (*arm)(struct sp_write_watch *watch, struct sp_range range);
 	/**
-	 * Undoes open and arm, however far they came: areas that were not armed may be somebody else's in
-	 * part.
-	 * In a child of fork(2) only what belongs to the child may be touched.
+	 * Undoes open and arm, however far they came: areas that were not armed may be somebody
+	 * else's in part. In a child of fork(2) only what belongs to the child may be touched.
 	 */
 	void (*close)(struct sp_write_watch *watch);
 	/**

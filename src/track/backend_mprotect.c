@@ -1,7 +1,7 @@
 /*
- * mprotect(2) and a handler for SIGSEGV: works on any kernel. The handler notes the page and makes it
- * writable again. It is installed with the first watch and stays; faults that are none of ours go to the
- * handler that was there before.
+ * mprotect(2) and a handler for SIGSEGV: works on any kernel. The handler notes the page and makes
+ * it writable again. It is installed with the first watch and stays; faults that are none of ours
+ * go to the handler that was there before.
  *
  * Each run of pages with the same protection is a VMA, and their number is limited
  * (vm.max_map_count). When no more can be had, the handler makes a whole area writable and notes all of

@@ -51,8 +51,9 @@ static bool lies_within(const struct sp_xstate_component *component, size_t size
 }
 
 /*
- * The initial state of every component behind the first two is all zero. A processor may say that one in this state is in
- * use, so the contents decide whether a component that this processor does not have is missed.
+ * The initial state of every component behind the first two is all zero. A processor may say that
+ * one in this state is in use, so the contents decide whether a component that this processor does
+ * not have is missed.
  */
 static bool is_initial(const uint8_t *component, size_t size)
 {
