@@ -41,7 +41,7 @@ static int make_userfaultfd(struct sp_process *process, struct sp_foothold *foot
 	return fd;
 }
 
-int sp_cut_make_session(struct sp_session *session, pid_t pid, bool keep, uint64_t deadline_ns,
+int sp_cut_make_session(struct sp_session *session, pid_t pid, bool hold, uint64_t deadline_ns,
                         struct sp_error *err)
 {
 	struct sp_foothold foothold;
@@ -56,8 +56,8 @@ int sp_cut_make_session(struct sp_session *session, pid_t pid, bool keep, uint64
 
 		sp_process_release(&process, SP_RELEASE_RUN);
 		rc = fd < 0 ? fd : sp_session_begin(session, pid, fd, err);
-		if (rc == 0 && keep)
-			rc = sp_session_keep(session, process.pidfd, err);
+		if (rc == 0 && hold)
+			rc = sp_session_hold(session, process.pidfd, err);
 		if (rc < 0)
 			sp_session_close(session);
 	}
@@ -172,9 +172,12 @@ static int find_session(struct sp_cut *cut, pid_t pid, enum sp_cut_session which
 {
 	int rc = sp_cut_find_session(&cut->session, pid, err);
 
-	if (rc == 0 && which != SP_CUT_IF_TRACKED)
-		rc = sp_cut_make_session(&cut->session, pid, which == SP_CUT_TRACK, deadline_ns,
-		                         err);
+	if (rc == 0 && which != SP_CUT_IF_TRACKED) {
+		bool hold = which == SP_CUT_TRACK || sp_sessions_have_place();
+
+		rc = sp_cut_make_session(&cut->session, pid, hold, deadline_ns, err);
+		cut->made = rc == 0;
+	}
 	cut->active = rc >= 0 && cut->session.uffd >= 0;
 	return rc < 0 ? rc : 0;
 }
@@ -222,9 +225,20 @@ int sp_cut_again(struct sp_cut *cut, struct sp_log *log, struct sp_error *err)
 	return rc;
 }
 
+int sp_cut_keep_session(struct sp_cut *cut, struct sp_error *err)
+{
+	int rc = cut->made ? sp_session_keep(&cut->session, err) : 0;
+
+	cut->made = false;
+	return rc;
+}
+
 void sp_cut_end(struct sp_cut *cut)
 {
+	if (cut->made)
+		sp_session_end(&cut->session, NULL);
 	sp_session_close(&cut->session);
+	cut->made = false;
 	free(sp_steal_ptr(&cut->parent));
 	sp_array_release(&cut->covered);
 	sp_array_release(&cut->changed);

@@ -25,13 +25,14 @@ struct sp_log;
 
 enum sp_cut_session {
 	SP_CUT_IF_TRACKED, /* use the session that there is, or none */
-	SP_CUT_TRACK,      /* make one if there is none, and keep it for the next dump */
+	SP_CUT_TRACK,      /* make one if there is none, for the next dump too once this one is made */
 	SP_CUT_ONCE,       /* make one if there is none, for this cut alone */
 };
 
 struct sp_cut {
 	struct sp_session session;
 	bool active;  /* there is a session */
+	bool made;    /* by this cut, and it ends with it */
 	char *parent; /* directory of what PARENT pages stand on; NULL: nothing */
 	uint8_t parent_id[SP_CHECKPOINT_ID_SIZE];
 	struct sp_array
@@ -72,6 +73,8 @@ int sp_cut_committed(struct sp_cut *cut, const char *path, struct sp_error *err)
 void sp_cut_failed(struct sp_cut *cut);
 /** Begins the same cut again, on the same parent: nothing that was taken so far has been saved. */
 int sp_cut_again(struct sp_cut *cut, struct sp_log *log, struct sp_error *err);
+/** A session that this cut has made does not end with it. */
+int sp_cut_keep_session(struct sp_cut *cut, struct sp_error *err);
 void sp_cut_end(struct sp_cut *cut);
 
 /** True if writes to this mapping are seen: its pages belong to nobody else. */
@@ -87,8 +90,8 @@ int sp_cut_find_session(struct sp_session *session, pid_t pid, struct sp_error *
  * another program.
  */
 bool sp_cut_session_is_dead(const struct sp_session *session);
-/** Makes a session for a process that has none: stops it for a moment. (sealpoint track start) */
-int sp_cut_make_session(struct sp_session *session, pid_t pid, bool keep, uint64_t deadline_ns,
+/** Makes a session for a process that has none, which it stops for a moment; `hold`: others find it. */
+int sp_cut_make_session(struct sp_session *session, pid_t pid, bool hold, uint64_t deadline_ns,
                         struct sp_error *err);
 
 #endif

@@ -281,9 +281,13 @@ static int commit(struct dump *dump, struct sp_error *err)
 		                              dump->cut->parent_id, err);
 	if (!rc)
 		rc = sp_checkpoint_commit(&dump->writer, &manifest, &dump->result->pages, err);
-	if (!rc)
-		dump->created = false;
-	return rc;
+	if (rc)
+		return rc;
+	dump->created = false;
+	/* If its holder was killed meanwhile, the next dump finds that out, and says so. */
+	if (dump->options->session == SP_CUT_TRACK)
+		sp_cut_keep_session(dump->cut, NULL);
+	return 0;
 }
 
 static int prepare(struct dump *dump, struct sp_error *err)

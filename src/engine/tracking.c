@@ -86,6 +86,8 @@ int sp_tracking_start(pid_t pid, struct sp_tracking_status *status, struct sp_er
 		rc = sp_cut_take(&cut, &vmas, err);
 	if (rc == 0)
 		rc = fill_in(pid, &cut.session, status, err);
+	if (rc == 0)
+		rc = sp_cut_keep_session(&cut, err);
 	sp_vma_list_release(&vmas);
 	return rc;
 }

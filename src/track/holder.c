@@ -22,6 +22,7 @@ struct holder {
 	struct pollfd polled[2 + CLIENTS_MAX];
 	size_t count;
 	int cutter; /* connection that has begun the last cut; -1: none is being made */
+	int owner;  /* connection that the session ends with; -1: none */
 	bool done;
 };
 
@@ -80,6 +81,11 @@ static void serve_request(struct holder *holder, int client, enum sp_holder_requ
 		holder->session.generation++;
 		reply(holder, client, 0, false);
 		return;
+	case SP_HOLDER_TIE:
+	case SP_HOLDER_KEEP:
+		holder->owner = request == SP_HOLDER_TIE ? client : -1;
+		reply(holder, client, 0, false);
+		return;
 	case SP_HOLDER_END:
 		holder->done = true;
 		reply(holder, client, 0, false);
@@ -109,6 +115,8 @@ static void hang_up(struct holder *holder, size_t index)
 {
 	if (holder->polled[index].fd == holder->cutter)
 		holder->cutter = -1;
+	if (holder->polled[index].fd == holder->owner)
+		holder->done = true;
 	close(holder->polled[index].fd);
 	holder->polled[index] = holder->polled[--holder->count];
 }
@@ -143,6 +151,7 @@ void sp_holder_run(const struct sp_session *session, int listener, int pidfd)
 	        .polled = {{.fd = listener, .events = POLLIN}, {.fd = pidfd, .events = POLLIN}},
 	        .count = 2,
 	        .cutter = -1,
+	        .owner = -1,
 	};
 
 	while (!holder.done) {

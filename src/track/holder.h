@@ -8,11 +8,13 @@
 
 #include "track/session.h"
 
-#define SP_HOLDER_VERSION 2
+#define SP_HOLDER_VERSION 3
 
 enum sp_holder_request {
 	SP_HOLDER_HELLO, /* which session is this? The reply carries the userfaultfd. */
 	SP_HOLDER_CUT, /* raise the generation; the sender is the only one who may until it hangs up */
+	SP_HOLDER_TIE,  /* end when the sender hangs up ... */
+	SP_HOLDER_KEEP, /* ... and no longer so */
 	SP_HOLDER_END, /* the reply comes, then the holder ends */
 };
 

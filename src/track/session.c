@@ -40,6 +40,13 @@ static int run_directory(char *path, size_t size, struct sp_error *err)
 	return 0;
 }
 
+bool sp_sessions_have_place(void)
+{
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+
+	return run_directory(path, sizeof(path), NULL) == 0;
+}
+
 /* Nobody else may put a socket there. */
 static int check_run_directory(const char *path, struct sp_error *err)
 {
@@ -263,7 +270,7 @@ static void become_holder(const struct sp_session *session, int listener, int pi
 	sp_holder_run(&held, kept[0], kept[1]);
 }
 
-int sp_session_keep(struct sp_session *session, int pidfd, struct sp_error *err)
+int sp_session_hold(struct sp_session *session, int pidfd, struct sp_error *err)
 {
 	sp_cleanup_close int listener = open_listener(session, err);
 	pid_t child;
@@ -282,11 +289,19 @@ int sp_session_keep(struct sp_session *session, int pidfd, struct sp_error *err)
 	waitpid(child, NULL, 0);
 	sp_session_close(session);
 	rc = sp_session_find(session, session->pid, err);
+	if (rc == 0)
+		return sp_fail(err, EIO, "the holder of the tracking session of %s ended at once",
+		               sp_process_name(session->pid).text);
 	if (rc == 1)
-		return 0;
-	return rc < 0 ? rc
-	              : sp_fail(err, EIO, "the holder of the tracking session of %s ended at once",
-	                        sp_process_name(session->pid).text);
+		rc = ask(session, SP_HOLDER_TIE, NULL);
+	return rc < 0 ? cannot_ask(session, -rc, err) : 0;
+}
+
+int sp_session_keep(struct sp_session *session, struct sp_error *err)
+{
+	int rc = ask(session, SP_HOLDER_KEEP, NULL);
+
+	return rc < 0 ? cannot_ask(session, -rc, err) : 0;
 }
 
 void sp_session_close(struct sp_session *session)

@@ -4,7 +4,8 @@
  * The session is a userfaultfd of that process: it exists as long as somebody holds it. Between
  * commands a small process does, the holder (holder.c): it ends with the program, or when it is
  * told to, and is found through a socket in the run directory, /run/sealpoint or, for users,
- * $XDG_RUNTIME_DIR/sealpoint. A session that lasts as long as one command needs no holder.
+ * $XDG_RUNTIME_DIR/sealpoint. As long as the session is not kept, it ends with the command that has
+ * made it, too: whatever becomes of that command, nothing stays that nobody asked for.
  *
  * A *cut* is what every dump with a session makes: all that was written since the last cut is
  * taken, and protected again, and the generation is one higher (docs/architecture.md, D7). Whoever takes
@@ -37,16 +38,21 @@ struct sp_session {
 #define SP_SESSION_NONE ((struct sp_session){.uffd = -1, .socket = -1})
 #define sp_cleanup_session __attribute__((cleanup(sp_session_close)))
 
+/** False for a user who has no run directory: what only lasts as long as a command can do without. */
+bool sp_sessions_have_place(void);
+
 /**
  * Begins a session with a userfaultfd that was made by process `pid` and is not yet enabled; takes
  * it over, also on failure. It ends with sp_session_close() unless it is given to a holder.
  */
 int sp_session_begin(struct sp_session *session, pid_t pid, int uffd, struct sp_error *err);
 /**
- * Starts a holder for it, so that it outlives this command. `pidfd` is of the same process; the
- * holder ends when that does. EEXIST if that process has a session already.
+ * Starts a holder for it, so that other commands find it. `pidfd` is of the same process; the holder
+ * ends when that does, and when this session is closed. EEXIST if that process has a session already.
  */
-int sp_session_keep(struct sp_session *session, int pidfd, struct sp_error *err);
+int sp_session_hold(struct sp_session *session, int pidfd, struct sp_error *err);
+/** A session that has a holder outlives this command from now on. */
+int sp_session_keep(struct sp_session *session, struct sp_error *err);
 
 /**
  * Finds the session of a process. Returns 1 if there is one, 0 if not. EPERM if what answers at its
@@ -61,7 +67,7 @@ int sp_session_find(struct sp_session *session, pid_t pid, struct sp_error *err)
  */
 int sp_session_cut(struct sp_session *session, struct sp_error *err);
 
-/** Lets go of a session. It lives on if a holder has it. */
+/** Lets go of a session. It lives on if it was found, or kept. */
 void sp_session_close(struct sp_session *session);
 /** Ends a session that a holder has, and waits until it has. Closes it. */
 int sp_session_end(struct sp_session *session, struct sp_error *err);

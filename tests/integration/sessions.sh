@@ -44,14 +44,24 @@ hold_dump() {
 
 start_subject writing
 pid=$SUBJECT_PID
+
+# What has failed leaves nothing that was not there before.
+mkdir small
+mount -t tmpfs -o size=64k small small
+for command in "dump --leave-running --track" pre-dump; do
+	# shellcheck disable=SC2086
+	"$sealpoint" $command "$pid" -o small/image >failed.log 2>&1 && die "$command to a full disk has succeeded"
+	grep -q 'No space left' failed.log || die "$command to a full disk: $(<failed.log)"
+	[[ $(status_of tracked) == false ]] || die "$command has failed and left its session"
+done
+ok "$TEST_NAME/a failed first dump"
+
 dump "$pid" c0 --leave-running --track
 expect_delta "undisturbed"
 
 kill -KILL "$(status_of holder)"
 expect_full "a killed holder" "the tracking session of that time has ended"
 
-mkdir small
-mount -t tmpfs -o size=64k small small
 "$sealpoint" dump "$pid" -o small/image --leave-running --parent "c$images" >failed.log 2>&1 &&
 	die "a dump to a full disk has succeeded"
 grep -q 'No space left' failed.log || die "a full disk: $(<failed.log)"

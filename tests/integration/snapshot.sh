@@ -25,10 +25,26 @@ count=$(members | wc -l)
 oldest=$(members | head -n 1)
 ok "$TEST_NAME/old ones are merged and removed" "$count left of 16, the oldest is $oldest"
 
-"$sealpoint" track status "$pid" | grep -q 'not tracked' || die "the session is left behind"
+is_untracked() { "$sealpoint" track status "$pid" | grep -q 'not tracked'; }
+is_untracked || die "the session is left behind"
 snapshot 2 --keep 3 --max-chain 50
 [[ $(readlink store/latest) == 00000018 ]] || die "the store is not gone on with: $(readlink store/latest)"
 ok "$TEST_NAME/a store is gone on with"
+
+# Others see its session, and it ends with the command, also when that is killed.
+for signal in TERM KILL; do
+	"$sealpoint" snapshot "$pid" -o seen --every 10ms >seen.log 2>&1 &
+	victim=$!
+	wait_until 20 grep -q frozen seen.log || die "no snapshot: $(<seen.log)"
+	is_untracked && die "the session of a snapshot that is running is not seen"
+	"$sealpoint" dump "$pid" -o other --leave-running >other.log 2>&1 && die "a dump in between"
+	grep -q "another command is just saving what process $pid" other.log || die "refused with: $(<other.log)"
+	kill -s "$signal" "$victim"
+	wait "$victim" 2>/dev/null
+	wait_until 10 is_untracked || die "after SIG$signal the session is left behind"
+	rm -r seen
+done
+ok "$TEST_NAME/others see its session"
 
 # A second one in the same store is refused; the first is killed, again and again, at no particular moment.
 for ((i = 0; i < 8; i++)); do
