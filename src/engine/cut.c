@@ -402,7 +402,10 @@ static int take_protected(struct taker *taker, const struct sp_vma *vma)
 
 /*
  * All of a mapping that was not registered is new, whatever its pages say: kernels before 6.13 leave
- * them protected when they are moved, and the empty ones of hugetlb do not count as written.
+ * them protected when they are moved, and the empty ones of hugetlb do not count as written. And when
+ * memory of the session is moved next to a mapping of it, the kernel makes one of both and ends the
+ * registration of all of it (mremap_userfaultfd_prep()), but leaves the protection in the page tables,
+ * which no write takes away then. So what joins loses all protection first.
  */
 static int take_tracked(struct taker *taker, struct sp_vma *vma)
 {
@@ -412,6 +415,8 @@ static int take_tracked(struct taker *taker, struct sp_vma *vma)
 	/* Only EBUSY says that it is somebody else's; else it has gone since the list was read. */
 	if (rc != -EBUSY)
 		vma->flags &= ~(uint32_t)SP_VMA_UFFD;
+	if (rc == 0 && joins)
+		rc = sp_uffd_unprotect(taker->cut->session.uffd, vma->range);
 	if (rc < 0)
 		return rc;
 	rc = take_protected(taker, vma);

@@ -40,7 +40,7 @@ static struct sp_range map_pages(void)
 }
 
 /* Takes from a list with this one mapping, which was registered with a userfaultfd when listed. */
-static struct sp_vma take(struct sp_cut *cut, struct sp_range range)
+static struct sp_vma list_and_take(struct sp_cut *cut, struct sp_range range)
 {
 	sp_cleanup_array struct sp_array vmas = SP_ARRAY_OF(struct sp_vma);
 	struct sp_vma *vma = sp_array_push(&vmas);
@@ -52,8 +52,17 @@ static struct sp_vma take(struct sp_cut *cut, struct sp_range range)
 	                       .flags = SP_VMA_UFFD,
 	                       .page_shift = SP_PAGE_SHIFT};
 	assert_int_equal(sp_cut_take(cut, &vmas, &err), 0);
-	assert_int_equal(sp_ranges_total(&cut->changed), sp_range_size(range));
+	sp_cut_saved(cut, &vmas);
 	return *vma;
+}
+
+/* All of it must be reported. */
+static struct sp_vma take(struct sp_cut *cut, struct sp_range range)
+{
+	struct sp_vma vma = list_and_take(cut, range);
+
+	assert_int_equal(sp_ranges_total(&cut->changed), sp_range_size(range));
+	return vma;
 }
 
 static void a_mapping_of_the_session_is_its_own(void **state)
@@ -96,12 +105,43 @@ static void a_mapping_of_another_userfaultfd_stays_marked(void **state)
 	munmap((void *)(uintptr_t)range.start, sp_range_size(range));
 }
 
+/*
+ * The kernel makes one mapping of both, ends the registration of all of it, and leaves the page that
+ * is written meanwhile protected: when it joins again, its next write must be seen all the same.
+ */
+static void writes_next_to_memory_that_was_moved_are_found(void **state)
+{
+	sp_cleanup_cut struct sp_cut cut;
+	struct sp_range range;
+	const size_t half = PAGES / 2 * SP_PAGE_SIZE;
+	char *low, *high, *away;
+
+	begin(&cut);
+	range = map_pages();
+	low = (char *)(uintptr_t)range.start;
+	high = low + half;
+	away = mmap(NULL, half, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_equal(mremap(high, half, half, MREMAP_MAYMOVE | MREMAP_FIXED, away), away);
+	take(&cut, (struct sp_range){range.start, range.start + half});
+	take(&cut, (struct sp_range){(uintptr_t)away, (uintptr_t)away + half});
+	assert_ptr_equal(mremap(away, half, half, MREMAP_MAYMOVE | MREMAP_FIXED, high), high);
+	low[0] = 2;
+	take(&cut, range);
+	list_and_take(&cut, range);
+	assert_int_equal(sp_ranges_total(&cut.changed), 0);
+	low[0] = 3;
+	list_and_take(&cut, range);
+	assert_int_equal(sp_ranges_total(&cut.changed), SP_PAGE_SIZE);
+	munmap(low, sp_range_size(range));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(a_mapping_of_the_session_is_its_own),
 	        cmocka_unit_test(a_mapping_that_has_gone_is_nobodys),
 	        cmocka_unit_test(a_mapping_of_another_userfaultfd_stays_marked),
+	        cmocka_unit_test(writes_next_to_memory_that_was_moved_are_found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
