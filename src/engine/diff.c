@@ -177,7 +177,10 @@ static int find_moved(struct sp_difference *difference, struct sp_error *err)
 
 /* --- contents of files --- */
 
-/* Objects have the same numbers in checkpoints of one chain; in others there is nothing to compare. */
+/*
+ * By number, in the order in which a dump came across the files. Where others were opened or closed
+ * in between, two different files are compared; then descriptors have changed, too, and are told.
+ */
 static int compare_files(struct sp_difference *difference, struct sp_error *err)
 {
 	const struct sp_range all = {0, 1ULL << 52};

@@ -149,15 +149,15 @@ static int ask(struct sp_session *session, enum sp_holder_request request, int *
 
 static int cannot_ask(const struct sp_session *session, int code, struct sp_error *err)
 {
-	const char *name = sp_process_name(session->pid).text;
+	const struct sp_process_name name = sp_process_name(session->pid);
 
 	if (code == EPROTO)
 		return sp_fail(err, code,
 		               "the tracking session of %s belongs to another version of "
 		               "sealpoint: end it with that one (sealpoint track stop %d)",
-		               name, session->pid);
+		               name.text, session->pid);
 	return sp_fail_errno(err, code, "the holder of the tracking session of %s does not answer",
-	                     name);
+	                     name.text);
 }
 
 int sp_session_find(struct sp_session *session, pid_t pid, struct sp_error *err)
