@@ -393,7 +393,7 @@ static int protect_all(struct sp_hold *hold)
 	return rc;
 }
 
-/* Before they are protected with all others, and let go at once after that. */
+/* They were protected with all others: put aside, and let go again before anybody runs. */
 static int spare(struct sp_hold *hold, const struct sp_array *spared)
 {
 	int rc = 0;
