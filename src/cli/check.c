@@ -109,7 +109,7 @@ static int run(struct sp_cli *cli)
 const struct sp_command sp_command_check = {
         .name = "check",
         .synopsis = "[--json]",
-        .summary = "tell what this kernel and our privileges allow",
+        .summary = "tell what this kernel and these privileges allow",
         .description =
                 "Tries out each kernel feature and each privilege that sealpoint uses, and\n"
                 "tells what it is needed for and what is lost without it. Nothing on the\n"

@@ -18,8 +18,8 @@
 enum { OPTION_PLOT = SP_OPTION_LONG };
 
 static const struct sp_option options[] = {
-        {'i', "interval", "TIME", "how long to gather: 500ms, 1s, 0.2 (default: 1s)"},
-        {'n', "count", "N", "end after so many intervals (default: at Ctrl-C)"},
+        {'i', "interval", "TIME", "how long to gather: \"500ms\", \"2s\", \"0.2\"; default 1s"},
+        {'n', "count", "N", "end after so many intervals; default: at Ctrl-C"},
         {OPTION_PLOT, "plot", "FILE",
          "at the end, draw the dirty rate over time and over\naddress space as an SVG"},
         {0},
