@@ -25,6 +25,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
@@ -87,7 +88,8 @@ static int save_state(struct dump *dump, struct sp_remote *remote, struct sp_err
 /* --- the freeze --- */
 
 /* The children of a thread: "process 4243 (sh), process 4244 (sleep)", cut short if need be. */
-static int list_children(pid_t pid, pid_t tid, char *text, size_t size, struct sp_error *err)
+static int list_children(pid_t pid, pid_t tid, char *text, size_t size, pid_t *first,
+                         struct sp_error *err)
 {
 	sp_cleanup_free char *children = NULL;
 	size_t used = 0;
@@ -95,6 +97,7 @@ static int list_children(pid_t pid, pid_t tid, char *text, size_t size, struct s
 	int rc = sp_proc_read_thread(pid, tid, "children", &children, NULL, err);
 
 	*text = '\0';
+	*first = rc ? 0 : atoi(children);
 	if (rc)
 		return rc;
 	for (char *child = strtok_r(children, " \n", &rest); child && used < size;
@@ -106,22 +109,27 @@ static int list_children(pid_t pid, pid_t tid, char *text, size_t size, struct s
 	return 0;
 }
 
-/* A process with children is a tree, and this version saves single processes. */
-static int refuse_children(const struct dump *dump, struct sp_error *err)
+/*
+ * A process with children is a tree, and this version saves single processes. `*child` becomes one of
+ * them, or 0.
+ */
+static int refuse_children(const struct dump *dump, pid_t *child, struct sp_error *err)
 {
 	pid_t pid = dump->process.pid;
 
+	*child = 0;
 	for (size_t i = 0; i < dump->process.threads.count; i++) {
 		char children[256];
 		int rc = list_children(pid, sp_process_thread(&dump->process, i)->tid, children,
-		                       sizeof(children), err);
+		                       sizeof(children), child, err);
 
 		if (rc)
 			return rc;
-		if (*children)
+		if (*child)
 			return sp_fail(err, ENOTSUP,
-			               "%s has children, %s: only single processes can be "
-			               "saved so far; wait until they have ended",
+			               "%s has children, %s: only single processes can be saved so "
+			               "far; wait until they have ended, or for longer with "
+			               "--timeout",
 			               sp_process_name(pid).text, children);
 	}
 	return 0;
@@ -143,6 +151,14 @@ static void warn_of_vdso(const struct dump *dump)
 	}
 }
 
+static void thaw(struct dump *dump, enum sp_release how)
+{
+	if (!dump->frozen)
+		return;
+	dump->frozen = false;
+	sp_process_release(&dump->process, how);
+}
+
 static uint64_t lap(uint64_t *since_ns)
 {
 	uint64_t now = sp_now_ns(), took = now - *since_ns;
@@ -151,18 +167,58 @@ static uint64_t lap(uint64_t *since_ns)
 	return took;
 }
 
-static int freeze(struct dump *dump, struct sp_error *err)
+/* Until a child has ended and its parent knows it. */
+static int wait_for_child(struct dump *dump, pid_t child, uint64_t deadline_ns, struct sp_error *err)
+{
+	sp_cleanup_close int pidfd = pidfd_open(child, 0);
+	struct pollfd end = {.fd = pidfd, .events = POLLIN};
+	uint64_t now = sp_now_ns();
+	unsigned round = 0;
+
+	if (pidfd >= 0 && now < deadline_ns)
+		poll(&end, 1, (int)((deadline_ns - now) / SP_NS_PER_MS) + 1);
+	while ((kill(child, 0) == 0 || errno == EPERM) && sp_now_ns() < deadline_ns &&
+	       !sp_interrupt_check(err))
+		sp_process_wait_a_little(&dump->process, &round);
+	return sp_interrupt_check(err);
+}
+
+/*
+ * Stops the program at a moment when it has no children. A shell has one nearly always, but none for
+ * long: between the end of one and the beginning of the next it can be saved.
+ */
+static int stop_alone(struct dump *dump, struct sp_error *err)
 {
 	uint64_t deadline = sp_now_ns() + dump->options->timeout_s * SP_NS_PER_S;
-	uint64_t started;
-	int rc = sp_process_seize(&dump->process, dump->options->pid, deadline, err);
+	pid_t child;
+	int rc;
 
-	if (rc)
-		return rc;
-	dump->frozen = true;
-	rc = sp_sharing_check(&dump->process, err);
-	if (!rc)
-		rc = refuse_children(dump, err);
+	for (;;) {
+		rc = sp_process_seize(&dump->process, dump->options->pid, deadline, err);
+		if (rc)
+			return rc;
+		dump->frozen = true;
+		rc = sp_sharing_check(&dump->process, err);
+		if (rc)
+			return rc;
+		rc = refuse_children(dump, &child, err);
+		if (!child || sp_now_ns() >= deadline)
+			return rc;
+		thaw(dump, SP_RELEASE_RUN);
+		sp_process_forget(&dump->process);
+		if (wait_for_child(dump, child, deadline, err))
+			return -EINTR;
+		if (sp_now_ns() >= deadline)
+			return rc;
+		*err = (struct sp_error){0};
+	}
+}
+
+static int freeze(struct dump *dump, struct sp_error *err)
+{
+	int rc = stop_alone(dump, err);
+	uint64_t started;
+
 	if (!rc)
 		rc = sp_namespaces_check(&dump->process, err);
 	started = sp_now_ns();
@@ -233,14 +289,6 @@ static void tell_steps(const struct dump *dump)
 		           (double)steps[i].ns / 1e6);
 	sp_verbose(dump->options->log, "%zu mappings and %zu open files in all", dump->vmas.count,
 	           dump->files.files.count);
-}
-
-static void thaw(struct dump *dump, enum sp_release how)
-{
-	if (!dump->frozen)
-		return;
-	dump->frozen = false;
-	sp_process_release(&dump->process, how);
 }
 
 /* --- the whole --- */

@@ -53,9 +53,16 @@ cp "$(command -v sleep)" sleeper
 exec_alone sh -c './sleeper 60; true' </dev/null >/dev/null 2>&1 &
 parent=$!
 child=$(child_of "$parent")
-refuses "a process with a child" "$sealpoint" dump "$parent" -o new -- \
-	"process $parent (sh) has children, process $child (sleeper):" "wait until"
+refuses "a process with a child" "$sealpoint" dump "$parent" -o new --timeout 1 -- \
+	"process $parent (sh) has children, process $child (sleeper):" "wait until" "--timeout"
 kill "$child"
+
+# Between two of them it can be saved.
+exec_alone sh -c 'while :; do ./sleeper 0.02; done' </dev/null >/dev/null 2>&1 &
+parent=$!
+child_of "$parent" >/dev/null || die "the shell runs no command"
+"$sealpoint" dump "$parent" -o loop --timeout 30 >dump.log 2>&1 || die "a shell loop: $(<dump.log)"
+ok "$TEST_NAME/a process with children for moments"
 
 sleeping ./sleeper 60
 gone=$SLEEPER
