@@ -22,6 +22,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 struct restore {
 	const struct sp_restore_options *options;
@@ -264,20 +265,30 @@ static int let_go(struct restore *restore, struct sp_error *err)
 	return rc;
 }
 
+/* One that cannot be written is not left behind. What is there and no file stays as it is. */
 static int write_pidfile(struct restore *restore, struct sp_error *err)
 {
 	const char *path = restore->options->pidfile;
 	sp_cleanup_free char *text = sp_format("%d\n", restore->process.pid);
 	sp_cleanup_close int fd = -1;
+	struct stat stat;
 	int rc;
 
 	if (!path)
 		return 0;
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0644);
+	if (fd >= 0 ? fstat(fd, &stat) == 0 && !S_ISREG(stat.st_mode) : errno == ENXIO)
+		return sp_fail(err, EINVAL,
+		               "cannot write the pid file %s: it is not a regular file; remove it, "
+		               "or choose another name",
+		               path);
 	if (fd < 0)
 		return sp_fail_errno(err, errno, "cannot create the pid file %s", path);
 	rc = sp_write_full(fd, text, strlen(text));
-	return rc ? sp_fail_errno(err, -rc, "cannot write the pid file %s", path) : 0;
+	if (!rc)
+		return 0;
+	unlink(path);
+	return sp_fail_errno(err, -rc, "cannot write the pid file %s", path);
 }
 
 /* The stub has sealpoint's limits until it gets the program's own, when everything is made. */

@@ -77,6 +77,15 @@ if ! "$sealpoint" check | grep -q 'yes.*CAP_SYS_RESOURCE'; then
 	(ulimit -n 1000 && expect_failure "a limit too low" "RLIMIT_NOFILE" "$sealpoint" restore image)
 fi
 
+mkfifo fifo
+expect_failure "a pid file that is none" "not a regular file" \
+	timeout 20 "$sealpoint" restore image --detach --pidfile fifo
+mkdir full
+mount -t tmpfs -o size=4k full full
+head -c 4096 /dev/zero >full/all
+expect_failure "a pid file on a full disk" "No space left" "$sealpoint" restore image --detach --pidfile full/pid
+[[ -p fifo && ! -e full/pid ]] || die "the pid file of a restore that has failed is left: $(ls -l fifo full)"
+
 restore_detached image
 let_go
 expect_pass "$pid" 20
