@@ -132,7 +132,7 @@ json_t *sp_page_counts_object(const uint64_t pages[SP_PAGE_STATES]);
 uint64_t sp_own_pages(const struct sp_page_stats *stats);
 /** How many times larger the contents are than what is stored of them. */
 double sp_ratio(const struct sp_page_stats *stats);
-/** "14.4 MiB of contents, 2.0 MiB on disk, ratio 7.1", and the end of the line. */
+/** "14.4 MiB of contents, stored as 1.9 MiB; 2.0 MiB on disk in all", and the end of the line. */
 void sp_print_stored(const struct sp_page_stats *stats, uint64_t image_bytes);
 /** Prints a command's help on stdout. */
 void sp_print_command_help(const struct sp_command *command);

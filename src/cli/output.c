@@ -112,8 +112,9 @@ uint64_t sp_own_pages(const struct sp_page_stats *stats)
 
 void sp_print_stored(const struct sp_page_stats *stats, uint64_t image_bytes)
 {
-	printf("%s of contents, %s on disk, ratio %.1f\n", sp_show_bytes(stats->raw_bytes).text,
-	       sp_show_bytes(image_bytes).text, sp_ratio(stats));
+	printf("%s of contents, stored as %s; %s on disk in all\n",
+	       sp_show_bytes(stats->raw_bytes).text, sp_show_bytes(stats->stored_bytes).text,
+	       sp_show_bytes(image_bytes).text);
 }
 
 double sp_ratio(const struct sp_page_stats *stats)
