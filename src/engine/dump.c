@@ -269,6 +269,19 @@ static int collect(struct dump *dump, struct sp_error *err)
 	return rc;
 }
 
+static void tell_kinds(const struct dump *dump)
+{
+	sp_cleanup_array struct sp_array kinds = SP_ARRAY_OF(const struct sp_file_kind *);
+
+	for (size_t i = 0; i < dump->files.descriptors.count; i++) {
+		const struct sp_descriptor *descriptor =
+		        sp_array_at(&dump->files.descriptors, i);
+
+		sp_array_append(&kinds, &sp_file_table_at(&dump->files, descriptor->file)->kind);
+	}
+	sp_tell_kinds(dump->options->log, &kinds);
+}
+
 /* When all is done, so that telling does not make the freeze longer. */
 static void tell_steps(const struct dump *dump)
 {
@@ -289,6 +302,7 @@ static void tell_steps(const struct dump *dump)
 		           (double)steps[i].ns / 1e6);
 	sp_verbose(dump->options->log, "%zu mappings and %zu open files in all", dump->vmas.count,
 	           dump->files.files.count);
+	tell_kinds(dump);
 }
 
 /* --- the whole --- */

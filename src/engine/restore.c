@@ -339,6 +339,23 @@ static int build(struct restore *restore, struct sp_error *err)
 	return rc;
 }
 
+static void tell_kinds(const struct restore *restore)
+{
+	const struct sp_checkpoint *checkpoint = restore->checkpoint;
+	sp_cleanup_array struct sp_array kinds = SP_ARRAY_OF(const struct sp_file_kind *);
+
+	for (size_t i = 0; i < checkpoint->descriptors.count; i++) {
+		const Sealpoint__Descriptor *descriptor =
+		        sp_array_pointer(&checkpoint->descriptors, i);
+		const Sealpoint__OpenFile *file =
+		        sp_array_pointer(&checkpoint->files, descriptor->file - 1);
+		const struct sp_file_kind *kind = sp_file_kind_by_name(file->kind);
+
+		sp_array_append(&kinds, &kind);
+	}
+	sp_tell_kinds(restore->options->log, &kinds);
+}
+
 static void fill_result(struct restore *restore)
 {
 	struct sp_restore_result *result = restore->result;
@@ -380,8 +397,10 @@ int sp_restore(const struct sp_restore_options *options, struct sp_restore_resul
 
 	*result = (struct sp_restore_result){0};
 	rc = build(&restore, err);
-	if (!rc)
+	if (!rc) {
 		fill_result(&restore);
+		tell_kinds(&restore);
+	}
 	release(&restore, !rc);
 	result->total_ns = sp_now_ns() - started;
 	if (rc == -EINTR && sp_interrupt_check(err))

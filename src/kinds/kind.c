@@ -39,6 +39,20 @@ const struct sp_file_kind *sp_file_kind_by_name(const char *name)
 	return NULL;
 }
 
+void sp_tell_kinds(struct sp_log *log, const struct sp_array *kinds)
+{
+	for (size_t i = 0; sp_file_kinds[i]; i++) {
+		size_t count = 0;
+
+		for (size_t j = 0; j < kinds->count; j++)
+			count += *(const struct sp_file_kind **)sp_array_at(kinds, j) ==
+			         sp_file_kinds[i];
+		if (count)
+			sp_verbose(log, "descriptors of kind %s: %zu", sp_file_kinds[i]->title,
+			           count);
+	}
+}
+
 const struct sp_facet *sp_facet_by_name(const char *name)
 {
 	for (size_t i = 0; sp_facets[i]; i++)
