@@ -8,6 +8,7 @@
 #include "track/holder.h"
 #include "track/scan.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -84,16 +86,49 @@ static int socket_address(pid_t pid, struct sockaddr_un *address, struct sp_erro
 	return 0;
 }
 
-static int make_run_directory(struct sp_error *err)
+/* Nobody listens at what a killed holder has left, or one whose pid namespace has ended. */
+static void remove_stale(const char *directory)
+{
+	sp_cleanup_dir DIR *dir = opendir(directory);
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir))) {
+		struct sockaddr_un address = {.sun_family = AF_UNIX};
+		sp_cleanup_close int fd =
+		        socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		int printed = snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s",
+		                       directory, entry->d_name);
+
+		if (fd >= 0 && (size_t)printed < sizeof(address.sun_path) &&
+		    !strncmp(entry->d_name, "track-", strlen("track-")) &&
+		    connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 &&
+		    errno == ECONNREFUSED)
+			unlink(address.sun_path);
+	}
+}
+
+/*
+ * Returns it locked, until it is closed: what is bound by one and does not listen yet must not look
+ * stale to another.
+ */
+static int lock_run_directory(struct sp_error *err)
 {
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	sp_cleanup_close int fd = -1;
 	int rc = run_directory(path, sizeof(path), err);
 
 	if (rc < 0)
 		return rc;
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return sp_fail_errno(err, errno, "cannot create %s", path);
-	return check_run_directory(path, err);
+	rc = check_run_directory(path, err);
+	if (rc < 0)
+		return rc;
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || flock(fd, LOCK_EX) < 0)
+		return sp_fail_errno(err, errno, "cannot lock %s", path);
+	remove_stale(path);
+	return sp_steal_fd(&fd);
 }
 
 /* --- talking with the holder --- */
@@ -213,15 +248,16 @@ int sp_session_begin(struct sp_session *session, pid_t pid, int uffd, struct sp_
 	                     sp_process_name(pid).text);
 }
 
-/* Binds the socket. One that is there and does not answer is left from a machine that went down. */
+/* Binds the socket. */
 static int open_listener(const struct sp_session *session, struct sp_error *err)
 {
 	struct sockaddr_un address;
 	sp_cleanup_close int fd = -1;
 	sp_cleanup_session struct sp_session other = SP_SESSION_NONE;
-	int rc = make_run_directory(err);
+	sp_cleanup_close int lock = lock_run_directory(err);
+	int rc = lock;
 
-	if (rc == 0)
+	if (rc >= 0)
 		rc = socket_address(session->pid, &address, err);
 	if (rc == 0)
 		rc = sp_session_find(&other, session->pid, err);
@@ -230,7 +266,6 @@ static int open_listener(const struct sp_session *session, struct sp_error *err)
 	if (rc == 1)
 		return sp_fail(err, EEXIST, "%s has a tracking session already",
 		               sp_process_name(session->pid).text);
-	unlink(address.sun_path);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
 	    chmod(address.sun_path, 0600) < 0 || listen(fd, 8) < 0)

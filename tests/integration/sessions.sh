@@ -59,8 +59,13 @@ ok "$TEST_NAME/a failed first dump"
 dump "$pid" c0 --leave-running --track
 expect_delta "undisturbed"
 
+# Whoever makes a session removes the sockets where nobody listens, in whatever pid namespace that was.
+stale=/run/sealpoint/track-1-$pid
+python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).bind(sys.argv[1])' "$stale"
+[[ -S $stale ]] || die "no socket at $stale"
 kill -KILL "$(status_of holder)"
 expect_full "a killed holder" "the tracking session of that time has ended"
+[[ ! -e $stale ]] || die "a stale socket stays at $stale"
 
 "$sealpoint" dump "$pid" -o small/image --leave-running --parent "c$images" >failed.log 2>&1 &&
 	die "a dump to a full disk has succeeded"
