@@ -83,7 +83,11 @@ start_subject() { # NAME [ARGUMENT...]
 		skip_test "$(sed -n 's/^SKIP: //p' out)"
 	fi
 	grep -q '^READY$' out || die "$1 ended before it was ready: $(tail -3 out)"
+	wait_until 20 threads_began "$SUBJECT_PID" || die "$1: a thread keeps its signals blocked"
 }
+
+# The C library starts a thread with all signals blocked, also those that no program can block through it.
+threads_began() { ! grep -q '^SigBlk:.*fffffffffffbfeff' "/proc/$1/task"/*/status; }
 
 ready_or_gone() { grep -q '^READY$' out || is_gone "$1"; }
 
