@@ -75,8 +75,9 @@ static int run_batch(struct sp_remote *remote, int expected, int flags, uint64_t
 	sp_batch_begin(remote);
 	opened = sp_batch_try(remote, "open a userfaultfd", SYS_userfaultfd, (uint64_t)flags, 0, 0,
 	                      0, 0, 0);
-	sp_batch_try(remote, "sleep", SYS_nanosleep,
-	             sp_batch_put(remote, &duration, sizeof(duration)), 0, 0, 0, 0, 0);
+	/* Not nanosleep(2): it would take the restart block that the thread may need to go on. */
+	sp_batch_try(remote, "sleep", SYS_ppoll, 0, 0,
+	             sp_batch_put(remote, &duration, sizeof(duration)), 0, 0, 0);
 	sp_batch_try(remote, "close the userfaultfd", SYS_close, (uint64_t)expected, 0, 0, 0, 0, 0);
 	rc = sp_batch_run(remote, err);
 	*number = rc < 0 ? rc : sp_batch_result(remote, opened);
