@@ -71,7 +71,7 @@ ok "$TEST_NAME/killed"
 mv heartbeat elsewhere
 expect_failure "missing file" "heartbeat" "$sealpoint" restore image
 mv elsewhere heartbeat
-(ulimit -S -v 60000 && expect_failure "little address space" "memory" "$sealpoint" restore image)
+(ulimit -v 60000 && expect_failure "little address space" "RLIMIT_AS" "$sealpoint" restore image)
 # A process cannot be given more than its maker may have, unless that has CAP_SYS_RESOURCE.
 if ! "$sealpoint" check | grep -q 'yes.*CAP_SYS_RESOURCE'; then
 	(ulimit -n 1000 && expect_failure "a limit too low" "RLIMIT_NOFILE" "$sealpoint" restore image)
