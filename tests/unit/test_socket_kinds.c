@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -205,12 +206,23 @@ static void established_connections_are_refused_by_name(void **state)
 	assert_refused(make_connection, words);
 }
 
-/* One end has said that it sends no more. */
+static int tcp_state(int fd)
+{
+	struct tcp_info info = {0};
+	socklen_t size = sizeof(info);
+
+	need(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0);
+	return info.tcpi_state;
+}
+
+/* One end has said that it sends no more, and the other has confirmed it. */
 static void make_half_closed(void)
 {
 	make_connection();
 	need(shutdown(1, SHUT_WR) == 0);
 	need(read(2, (char[1]){0}, 1) == 0);
+	while (tcp_state(1) != TCP_FIN_WAIT2)
+		sched_yield();
 }
 
 static void make_half_closed_by_the_other_end(void)
