@@ -36,7 +36,8 @@ static const struct sp_option options[] = {
          "--leave-running not even\nfor all of that"},
         SP_OPTION_ROW_COMPRESS,
         {OPTION_TIMEOUT, "timeout", "SECONDS",
-         "give up if the program cannot be stopped by then, or has\nchildren all the time; default 10"},
+         "give up if the program cannot be stopped by then, or has\nchildren all the time; default "
+         "10"},
         {OPTION_UNLINKED_SIZE, "unlinked-limit", "SIZE",
          "how large a file without a name may be that is saved\nwith the program; default 1G"},
         SP_OPTION_ROW_TCP_CLOSE,

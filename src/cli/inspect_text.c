@@ -69,11 +69,11 @@ static void print_header(const struct sp_inspection *inspection)
 {
 	const Sealpoint__Manifest *manifest = inspection->checkpoint->manifest;
 	const Sealpoint__Process *process = inspection->process;
-	sp_cleanup_free char *image = sp_format(
-	        "%s in %zu files; contents of %s, stored as %s",
-	        sp_show_bytes(inspection->image.bytes).text, inspection->image.files,
-	        sp_show_bytes(inspection->pages.raw_bytes).text,
-	        sp_show_bytes(inspection->pages.stored_bytes).text);
+	sp_cleanup_free char *image =
+	        sp_format("%s in %zu files; contents of %s, stored as %s",
+	                  sp_show_bytes(inspection->image.bytes).text, inspection->image.files,
+	                  sp_show_bytes(inspection->pages.raw_bytes).text,
+	                  sp_show_bytes(inspection->pages.stored_bytes).text);
 
 	sp_print_heading("%s, process %u%s", process->comm, process->pid,
 	                 process->stopped ? ", stopped" : "");

@@ -25,8 +25,8 @@ struct sp_log;
 
 enum sp_cut_session {
 	SP_CUT_IF_TRACKED, /* use the session that there is, or none */
-	SP_CUT_TRACK,      /* make one if there is none, for the next dump too once this one is made */
-	SP_CUT_ONCE,       /* make one if there is none, for this cut alone */
+	SP_CUT_TRACK, /* make one if there is none, for the next dump too once this one is made */
+	SP_CUT_ONCE,  /* make one if there is none, for this cut alone */
 };
 
 struct sp_cut {

@@ -168,7 +168,8 @@ static uint64_t lap(uint64_t *since_ns)
 }
 
 /* Until a child has ended and its parent knows it. */
-static int wait_for_child(struct dump *dump, pid_t child, uint64_t deadline_ns, struct sp_error *err)
+static int wait_for_child(struct dump *dump, pid_t child, uint64_t deadline_ns,
+                          struct sp_error *err)
 {
 	sp_cleanup_close int pidfd = pidfd_open(child, 0);
 	struct pollfd end = {.fd = pidfd, .events = POLLIN};
@@ -274,8 +275,7 @@ static void tell_kinds(const struct dump *dump)
 	sp_cleanup_array struct sp_array kinds = SP_ARRAY_OF(const struct sp_file_kind *);
 
 	for (size_t i = 0; i < dump->files.descriptors.count; i++) {
-		const struct sp_descriptor *descriptor =
-		        sp_array_at(&dump->files.descriptors, i);
+		const struct sp_descriptor *descriptor = sp_array_at(&dump->files.descriptors, i);
 
 		sp_array_append(&kinds, &sp_file_table_at(&dump->files, descriptor->file)->kind);
 	}

@@ -15,7 +15,7 @@ enum sp_holder_request {
 	SP_HOLDER_CUT, /* raise the generation; the sender is the only one who may until it hangs up */
 	SP_HOLDER_TIE,  /* end when the sender hangs up ... */
 	SP_HOLDER_KEEP, /* ... and no longer so */
-	SP_HOLDER_END, /* the reply comes, then the holder ends */
+	SP_HOLDER_END,  /* the reply comes, then the holder ends */
 };
 
 struct sp_holder_message {

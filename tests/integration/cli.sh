@@ -178,14 +178,14 @@ start_subject basic
 "$sealpoint" dump "$SUBJECT_PID" -o told -v >output 2>error || die "dump -v: $(<error)"
 wait "$SUBJECT_PID"
 for words in "threads stopped, " "state saved, " "pages of memory read, "; do
-	grep -q "^sealpoint: $words[0-9.]* ms$" error || not_ok "$TEST_NAME/dump -v" "does not tell \"$words\": $(<error)"
+	grep -q "^sealpoint: ${words}[0-9.]* ms$" error || not_ok "$TEST_NAME/dump -v" "does not tell \"$words\": $(<error)"
 done
 grep -o 'descriptors of kind .*: [0-9]*$' error >kinds || not_ok "$TEST_NAME/dump -v" "does not tell of kinds: $(<error)"
 grep -q '^[0-9,]* pages, [0-9.]* [KM]iB of contents, stored as [0-9.]* [KM]iB; [0-9.]* [KM]iB on disk in all$' output ||
 	not_ok "$TEST_NAME/dump -v" "does not tell what was stored: $(<output)"
 "$sealpoint" restore told --detach -v >output 2>error || die "restore -v: $(<error)"
 for words in "files opened, " "memory mapped and filled, " "threads started, "; do
-	grep -q "^sealpoint: $words[0-9.]* ms$" error || not_ok "$TEST_NAME/restore -v" "does not tell \"$words\": $(<error)"
+	grep -q "^sealpoint: ${words}[0-9.]* ms$" error || not_ok "$TEST_NAME/restore -v" "does not tell \"$words\": $(<error)"
 done
 cmp kinds <(grep -o 'descriptors of kind .*: [0-9]*$' error) || not_ok "$TEST_NAME/restore -v" "tells of other kinds: $(<error)"
 let_go

@@ -161,7 +161,7 @@ for limit in as data; do
 	refuses "a process at its limit of $limit" "$sealpoint" dump "$SLEEPER" -o new -- \
 		"process $SLEEPER (python3)" "has reached RLIMIT_${limit^^}" "prlimit --pid $SLEEPER --$limit="
 	[[ $(state_of "$SLEEPER") == S ]] || not_ok "$TEST_NAME/a process at its limit of $limit" "it does not sleep any more"
-	# shellcheck disable=SC2046 # the command is meant to be split
+	# shellcheck disable=SC2046,SC2091 # the command that it names is run, as it stands there
 	$(grep -o "prlimit --pid [^)]*" error)
 	dump_and_reap "$SLEEPER" "limited-$limit"
 	for own in as=30000000 data=2000000; do
