@@ -184,12 +184,12 @@ static int send_descriptor(struct sp_remote *remote, int socket, int fd, struct 
 /* Lets the target receive it. Returns its number there. */
 static int receive_descriptor(struct sp_remote *remote, int socket, struct sp_error *err)
 {
-	struct {
+	union {
 		struct cmsghdr header;
-		int fd;
-	} control = {.fd = -1};
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {0};
 	remote_addr control_room, byte_room, part_room, message_room;
-	int rc;
+	int rc, fd = -1;
 
 	sp_batch_begin(remote);
 	control_room = sp_batch_room(remote, CMSG_SPACE(sizeof(int)));
@@ -209,10 +209,12 @@ static int receive_descriptor(struct sp_remote *remote, int socket, struct sp_er
 	rc = sp_batch_run(remote, err);
 	if (rc == 0)
 		rc = sp_batch_read(remote, control_room, &control, sizeof(control), err);
-	if (rc == 0 && control.fd < 0)
+	if (rc == 0 && control.header.cmsg_len >= CMSG_LEN(sizeof(int)))
+		memcpy(&fd, CMSG_DATA(&control.header), sizeof(fd));
+	if (rc == 0 && fd < 0)
 		rc = sp_fail_errno(err, EMFILE, "process %d cannot receive a descriptor",
 		                   remote->process->pid);
-	return rc < 0 ? rc : control.fd;
+	return rc < 0 ? rc : fd;
 }
 
 static void close_number(struct sp_remote *remote, int number)

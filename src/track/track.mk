@@ -15,6 +15,8 @@ $(BUILD)/libsealpoint-rewind.a $(BUILD)/libsealpoint-rewind.so.$(VERSION): $(REW
 $(BUILD)/libsealpoint-rewind.so.$(VERSION): $(BUILD)/libsealpoint-watch.so
 LIBS_rewind = -L$(BUILD) -lsealpoint-watch -lzstd
 
+comma := ,
+
 libraries: $(STATIC_LIBS) $(SHARED_LIBS)
 all: libraries
 
@@ -27,7 +29,7 @@ $(STATIC_LIBS):
 	$(call short,AR,$@) ar rcs $@ $^
 
 $(BUILD)/libsealpoint-%.so.$(VERSION): src/track/%.map
-	$(call short,LINK,$@) $(CC) $(SP_CFLAGS) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,defs \
+	$(call short,LINK,$@) $(CC) $(SP_CFLAGS) $(CFLAGS) $(LDFLAGS) -shared $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) \
 		-Wl,-soname,libsealpoint-$*.so.$(SO_VERSION) -Wl,--version-script=src/track/$*.map \
 		-o $@ $(filter %.o,$^) $(LIBS_$*)
 

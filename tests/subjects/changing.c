@@ -264,7 +264,7 @@ static void advise(struct place place)
  */
 static void guard(struct place place)
 {
-	const struct itimerval soon = {.it_value.tv_usec = 100000}, never = {0};
+	const struct itimerval soon = {{.tv_usec = 100000}, {.tv_usec = 100000}}, never = {0};
 
 	if (sigsetjmp(faulted, 1) == 0) {
 		setitimer(ITIMER_REAL, &soon, NULL);
@@ -657,7 +657,12 @@ static _Atomic uint32_t running, stopped;
 static void *write_in_order(void *argument)
 {
 	struct changing_order *order = (struct changing_order *)CHANGING_ORDER;
+	sigset_t alarm;
 
+	sigemptyset(&alarm);
+	sigaddset(&alarm,
+	          SIGALRM); /* it is for the thread that guard() has to be called back from */
+	pthread_sigmask(SIG_BLOCK, &alarm, NULL);
 	for (;;) {
 		while (!atomic_load(&running)) {
 			atomic_store(&stopped, 1);

@@ -140,8 +140,8 @@ static void a_list_agrees_with_maps_or_not(void **state)
 	        "1000-2000 rw-p 0 0:0 0\n3000-4000 r--s 00002000 fe:00 9 /a (deleted)\n",
 	        "1000-2000 rw-p 0 0:0 0\n3000-4000 r--s 00001000 fe:00 8 /a (deleted)\n",
 	        "1000-2000 rw-p 0 0:0 0\n3000-4000 r--s 00001000 fe:00 9 /b (deleted)\n",
-	        "1000-2000 rw-p 0 0:0 0\n3000-4000 r--s 00001000 fe:00 9 /a (deleted)\n"
-	        "5000-6000 rw-p 0 0:0 0\n",
+	        ("1000-2000 rw-p 0 0:0 0\n3000-4000 r--s 00001000 fe:00 9 /a (deleted)\n"
+	         "5000-6000 rw-p 0 0:0 0\n"),
 	};
 
 	assert_true(agree(smaps, "1000-2000 rw-p 0 0:0 0\n"
