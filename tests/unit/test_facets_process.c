@@ -1,5 +1,6 @@
 /* Facets of processes: saved, rebuilt in a fresh process, and saved again. */
 #include "unit/facet_fixture.h"
+#include "unit/skip.h"
 
 #include "base/kernel_abi.h"
 #include "settings.pb-c.h"
@@ -122,6 +123,8 @@ static void lock_today(void)
 
 static void locks_of_future_mappings_come_back(void **state)
 {
+	if (is_sanitized)
+		skip_because("a sanitizer lets mlockall(2) do nothing");
 	assert_locks_survive(lock_all, true, false);
 	assert_locks_survive(lock_on_fault, true, true);
 	assert_locks_survive(lock_today, false, false);

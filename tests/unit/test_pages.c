@@ -835,14 +835,6 @@ static void reset_peak(void)
 	assert_int_equal(write(fd, "5", 1), 1);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED
-#endif
-#endif
-
 static void a_million_runs_fit_in_64_mib(void **state)
 {
 	struct scratch scratch = scratch_make();
@@ -854,7 +846,7 @@ static void a_million_runs_fit_in_64_mib(void **state)
 	uint32_t object, source;
 	long before = status_kib("VmRSS:");
 
-#ifdef SANITIZED
+#if is_sanitized
 	skip_because("a sanitizer's own memory would be counted");
 #endif
 	reset_peak();
