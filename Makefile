@@ -1,6 +1,7 @@
 # make            build/sealpoint and the libraries (src/track/track.mk)
 # make check      installs what is missing, builds, runs all tests
 # make check-deltas, make soak    more steps of the proof that deltas are exact: 10,000, or SOAK=hours
+# make check-kills  1,000 dumps killed at random moments, and more at system calls
 # make mutate     thousands of checkpoints that are wrong behind their checksums, with sanitizers
 # make example    an emulator that goes back in time, and its pictures
 # make demo       dumps and restores a real redis-server

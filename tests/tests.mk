@@ -61,6 +61,11 @@ check-deltas:
 	+$(MAKE) test-programs
 	DELTAS=many BUILD=$(BUILD) tests/run.sh integration/deltas
 
+check-kills:
+	tools/install-deps.sh build test
+	+$(MAKE) test-programs
+	KILL_DUMP=many BUILD=$(BUILD) tests/run.sh integration/kill_dump
+
 SOAK ?= 4
 soak:
 	tools/install-deps.sh build test
@@ -93,4 +98,4 @@ bench-tracking: $(TRACKING_BIN)
 bench-freeze: all $(BENCH_BIN)
 	BUILD=$(BUILD) tests/bench/freeze.py
 
-.PHONY: bench-freeze bench-tracking check-threads check-deltas soak unit subjects test-programs check mutate demo bench
+.PHONY: bench-freeze bench-tracking check-threads check-deltas check-kills soak unit subjects test-programs check mutate demo bench

@@ -1,16 +1,22 @@
 #!/bin/bash
-# A dump that is killed at any moment leaves a working, self-checking program as it was: 700 times at random
-# moments of its whole length, then at evenly spread system calls of the dump itself. First, two commands that do
-# harm show that harm is noticed. Then the same, less often, of programs that it is hard to leave without harm.
+# A dump that is killed at any moment leaves a working, self-checking program as it was: at random moments of its
+# whole length, then at evenly spread system calls of the dump itself. First, two commands that do harm show that
+# harm is noticed. Then the same, less often, of programs that it is hard to leave without harm.
 #
-# KILL_DUMP_ROUNDS and KILL_DUMP_CALLS change the numbers, KILL_DUMP_CORNER_ROUNDS and _CALLS those of the hard cases;
-# KILL_DUMP_CALLS=100000 tries every system call.
+# KILL_DUMP=many, which `make check-kills` sets, kills 1,000 dumps at random moments. KILL_DUMP_ROUNDS and
+# KILL_DUMP_CALLS change the numbers, KILL_DUMP_CORNER_ROUNDS and _CALLS those of the hard cases; KILL_DUMP_CALLS=100000
+# tries every system call.
 #
-# timeout: 1500
+# timeout: 3000
 # exclusive: it measures how long a dump takes
 # shellcheck source=tests/lib.sh
 source "$TOP/tests/lib.sh"
 
+if [[ ${KILL_DUMP:-} == many ]]; then
+	numbers=(1000 500 300 100 150 50)
+else
+	numbers=(200 100 60 40 40 20)
+fi
 mkdir scratch
 
 subject=(working)
@@ -54,13 +60,13 @@ expect_unharmed() { # NAME MODE ROUNDS [OPTION...]
 expect_noticed "a stop" "stopped" /bin/bash -c 'kill -STOP "$1"; sleep 0.01' bash PID
 # shellcheck disable=SC2016
 expect_noticed "a death" "dead" /bin/bash -c 'sleep 0.01; kill -KILL "$1"; sleep 0.05' bash PID
-expect_unharmed "random moments" random "${KILL_DUMP_ROUNDS:-700}"
-expect_unharmed "system calls" calls "${KILL_DUMP_CALLS:-300}"
+expect_unharmed "random moments" random "${KILL_DUMP_ROUNDS:-${numbers[0]}}"
+expect_unharmed "system calls" calls "${KILL_DUMP_CALLS:-${numbers[1]}}"
 # That opens a userfaultfd in the target each time.
-expect_unharmed "a session, random moments" random "${KILL_DUMP_SESSION_ROUNDS:-300}" --live
-expect_unharmed "a session, system calls" calls "${KILL_DUMP_SESSION_CALLS:-100}" --live
+expect_unharmed "a session, random moments" random "${KILL_DUMP_SESSION_ROUNDS:-${numbers[2]}}" --live
+expect_unharmed "a session, system calls" calls "${KILL_DUMP_SESSION_CALLS:-${numbers[3]}}" --live
 for corner in filtered strict deep elsewhere; do
 	subject=(cornered "$corner")
-	expect_unharmed "$corner, random moments" random "${KILL_DUMP_CORNER_ROUNDS:-150}"
-	expect_unharmed "$corner, system calls" calls "${KILL_DUMP_CORNER_CALLS:-50}"
+	expect_unharmed "$corner, random moments" random "${KILL_DUMP_CORNER_ROUNDS:-${numbers[4]}}"
+	expect_unharmed "$corner, system calls" calls "${KILL_DUMP_CORNER_CALLS:-${numbers[5]}}"
 done
