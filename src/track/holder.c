@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define CLIENTS_MAX 16
+#define TIE_WITHIN_MS 5000
 
 struct holder {
 	struct sp_session session;
@@ -23,6 +24,7 @@ struct holder {
 	size_t count;
 	int cutter; /* connection that has begun the last cut; -1: none is being made */
 	int owner;  /* connection that the session ends with; -1: none */
+	bool tied;  /* whoever made the session has said what is to become of it */
 	bool done;
 };
 
@@ -83,6 +85,7 @@ static void serve_request(struct holder *holder, int client, enum sp_holder_requ
 		return;
 	case SP_HOLDER_TIE:
 	case SP_HOLDER_KEEP:
+		holder->tied = true;
 		holder->owner = request == SP_HOLDER_TIE ? client : -1;
 		reply(holder, client, 0, false);
 		return;
@@ -155,7 +158,10 @@ void sp_holder_run(const struct sp_session *session, int listener, int pidfd)
 	};
 
 	while (!holder.done) {
-		if (poll(holder.polled, holder.count, -1) < 0 && errno != EINTR)
+		/* A maker that was killed at once never comes. */
+		int ready = poll(holder.polled, holder.count, holder.tied ? -1 : TIE_WITHIN_MS);
+
+		if (ready < 0 ? errno != EINTR : ready == 0)
 			break;
 		if (holder.polled[1].revents)
 			break; /* the program has ended */
