@@ -173,11 +173,10 @@ tell() { # NAME MICROSECONDS
 	local seconds
 	seconds=$(printf '%d.%d' $(($2 / 1000000)) $(($2 / 100000 % 10)))
 	{
-		if [[ $1 == unit/* ]] && ! grep -q -v ^ok "$RESULTS"; then
-			echo "ok $1: $(grep -c . "$RESULTS") tests ($seconds s)"
-		else
-			awk -F '\t' -v s="$seconds" '{ print $1, $2 ($1 == "ok" ? " (" s " s)" : "") ($3 ? ": " $3 : "") }' "$RESULTS"
-		fi
+		awk -F '\t' -v s="$seconds" -v program="$([[ $1 != unit/* ]] || echo "$1")" '
+			$1 == "ok" && program { passed++; next }
+			{ print $1, $2 ($1 == "ok" ? " (" s " s)" : "") ($3 ? ": " $3 : "") }
+			END { if (passed) print "ok", program ": " passed " tests (" s " s)" }' "$RESULTS"
 		if grep -q ^FAIL "$RESULTS"; then
 			tail -n 25 "$TEST_DIR"/{log,dump.log,restore.log,out} 2>/dev/null | sed 's/^/    | /'
 		fi

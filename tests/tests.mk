@@ -72,13 +72,15 @@ soak:
 	+$(MAKE) test-programs
 	BUILD=$(BUILD) tests/soak.sh $(SOAK)
 
-# The library with threads that write, read and close at once, under ThreadSanitizer.
-$(BUILD)/tsan/test_write_watch: tests/unit/test_write_watch.c $(WATCH_SRC)
-	@mkdir -p $(@D)
-	$(call short,CC,$<) clang $(SP_CFLAGS) -O1 -g -fsanitize=thread -Itests -o $@ $^ -lcmocka
+# The write watch with threads that write, read and close at once, and all its other tests, under ThreadSanitizer.
+TSAN_BIN := $(patsubst tests/%.c,$(BUILD)/tsan/tests/%,$(wildcard tests/unit/test_write_watch*.c))
 
-check-threads: $(BUILD)/tsan/test_write_watch
-	TSAN_OPTIONS=die_after_fork=0 $<
+$(BUILD)/tsan/tests/unit/%: tests/unit/%.c $(WATCH_SRC) $(wildcard tests/unit/*.h src/track/*.h include/sealpoint/*.h)
+	@mkdir -p $(@D)
+	$(call short,CC,$<) clang $(SP_CFLAGS) -O1 -g -fsanitize=thread -Itests -o $@ $(filter %.c,$^) -lcmocka
+
+check-threads: $(TSAN_BIN)
+	TSAN_OPTIONS=die_after_fork=0 BUILD=$(BUILD)/tsan SANITIZED=1 tests/run.sh unit/test_write_watch
 
 demo:
 	tools/install-deps.sh build demo

@@ -1,97 +1,14 @@
 /*
  * The write watch: the same contract with every backend that this kernel has, as far as its guarantees
- * go (include/sealpoint/write_watch.h). Each test runs once for each backend.
+ * go (include/sealpoint/write_watch.h). Sorts of memory: test_write_watch_memory.c; threads that write:
+ * test_write_watch_threads.c.
  */
-#include "sealpoint/write_watch.h"
+#include "unit/write_watch_fixture.h"
 
 #include "base/cleanup.h"
-#include "base/kernel_abi.h"
-#include "base/range.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <string.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
-
-#include <cmocka.h>
-#include "unit/skip.h"
-
-#define PAGES 64
-#define SIZE (PAGES * SP_PAGE_SIZE)
-#define RESET SP_WRITE_WATCH_RESET
-
-/* A test of the contract with one of the backends. */
-struct trial {
-	enum sp_write_watch_backend backend;
-	CMUnitTestFunction test;
-	char name[96];
-};
-
-static enum sp_write_watch_backend backend_of(void **state)
-{
-	return ((const struct trial *)*state)->backend;
-}
-
-static char *map_memory(size_t size, int flags, int fd)
-{
-	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, fd, 0);
-
-	assert_ptr_not_equal(memory, MAP_FAILED);
-	return memory;
-}
-
-static char *map_pages(size_t count)
-{
-	char *memory = map_memory(count * SP_PAGE_SIZE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-
-	madvise(memory, count * SP_PAGE_SIZE, MADV_NOHUGEPAGE);
-	memset(memory, 1, count * SP_PAGE_SIZE);
-	return memory;
-}
-
-static struct sp_span pages_of(char *memory, size_t first, size_t count)
-{
-	return (struct sp_span){memory + first * SP_PAGE_SIZE,
-	                        memory + (first + count) * SP_PAGE_SIZE};
-}
-
-static struct sp_span all(char *memory)
-{
-	return pages_of(memory, 0, PAGES);
-}
-
-static struct sp_write_watch *open_watch(void **state, char *memory, size_t count)
-{
-	struct sp_write_watch *watch;
-
-	assert_int_equal(sp_write_watch_open(&watch, pages_of(memory, 0, count), backend_of(state)),
-	                 0);
-	assert_int_equal(sp_write_watch_backend(watch), backend_of(state));
-	return watch;
-}
-
-static void write_page(char *memory, size_t page)
-{
-	((volatile char *)memory)[page * SP_PAGE_SIZE] += 1;
-}
-
-/* The written ones of the PAGES pages as bits. */
-static uint64_t bits(struct sp_write_watch *watch, char *memory, unsigned flags)
-{
-	uint64_t word = 0;
-	ssize_t count = sp_write_watch_bitmap(watch, all(memory), flags, &word);
-
-	assert_int_equal(count, __builtin_popcountll(word));
-	return word;
-}
-
-#define BIT(n) (1ULL << (n))
 
 static void every_form_of_result_tells_the_same(void **state)
 {
@@ -138,26 +55,6 @@ static void a_reset_forgets_what_was_reported(void **state)
 	assert_int_equal(bits(watch, memory, 0), BIT(20));
 	sp_write_watch_close(watch);
 	munmap(memory, SIZE);
-}
-
-static uint64_t collect_ranges(struct sp_write_watch *watch, char *memory, size_t room)
-{
-	struct sp_span left = all(memory), ranges[8];
-	uint64_t found = 0;
-
-	while (left.start < left.end) {
-		ssize_t count = sp_write_watch_ranges(watch, &left, RESET, ranges, room);
-
-		assert_in_range(count, 0, room);
-		for (ssize_t i = 0; i < count; i++)
-			for (char *at = ranges[i].start; at < ranges[i].end; at += SP_PAGE_SIZE) {
-				uint64_t bit = BIT((at - memory) / SP_PAGE_SIZE);
-
-				assert_int_equal(found & bit, 0);
-				found |= bit;
-			}
-	}
-	return found;
 }
 
 static uint64_t collect_addresses(struct sp_write_watch *watch, char *memory, size_t room)
@@ -269,27 +166,6 @@ static void a_discarded_page_counts_until_the_reset(void **state)
 	munmap(memory, SIZE);
 }
 
-/* The hole itself is a change of the file, and may count or not. */
-static void shared_memory_is_watched_on_after_a_hole_was_punched(void **state)
-{
-	sp_cleanup_close int fd = memfd_create("holes", MFD_CLOEXEC);
-	struct sp_write_watch *watch;
-	char *memory;
-
-	assert_int_equal(ftruncate(fd, SIZE), 0);
-	memory = map_memory(SIZE, MAP_SHARED, fd);
-	memset(memory, 1, SIZE);
-	watch = open_watch(state, memory, PAGES);
-	assert_int_equal(madvise(memory + 6 * SP_PAGE_SIZE, SP_PAGE_SIZE, MADV_REMOVE), 0);
-	assert_int_equal(memory[6 * SP_PAGE_SIZE], 0);
-	assert_int_equal(bits(watch, memory, RESET) & ~BIT(6), 0);
-	assert_int_equal(bits(watch, memory, 0), 0);
-	write_page(memory, 6);
-	assert_int_equal(bits(watch, memory, 0), BIT(6));
-	sp_write_watch_close(watch);
-	munmap(memory, SIZE);
-}
-
 static void map_again(char *memory, size_t page)
 {
 	assert_ptr_equal(mmap(memory + page * SP_PAGE_SIZE, SP_PAGE_SIZE, PROT_READ | PROT_WRITE,
@@ -305,7 +181,7 @@ static void memory_mapped_anew_counts_and_is_watched(void **state)
 	if (!(sp_write_watch_guarantees(watch) & SP_WRITE_WATCH_REMAPS)) {
 		sp_write_watch_close(watch);
 		munmap(memory, SIZE);
-		return;
+		skip_because("the backend does not promise it");
 	}
 	map_again(memory, 10);
 	munmap(memory + 30 * SP_PAGE_SIZE, SP_PAGE_SIZE);
@@ -334,20 +210,22 @@ static void memory_mapped_anew_counts_and_is_watched(void **state)
 
 static void moved_memory_is_ordinary_memory(void **state)
 {
-	char *memory = map_pages(PAGES), *moved;
-	struct sp_write_watch *watch = open_watch(state, memory, PAGES);
+	char *memory, *moved;
+	struct sp_write_watch *watch;
 
-	if (backend_of(state) != SP_WRITE_WATCH_MPROTECT) { /* whose protection moves along */
-		moved = mremap(memory + 8 * SP_PAGE_SIZE, SP_PAGE_SIZE, SP_PAGE_SIZE,
-		               MREMAP_MAYMOVE | MREMAP_FIXED, map_pages(1));
-		assert_ptr_not_equal(moved, MAP_FAILED);
-		assert_int_equal(moved[0], 1);
-		write_page(moved, 0);
-		assert_int_equal(moved[0], 2);
-		write_page(memory, 9);
-		assert_int_equal(bits(watch, memory, 0) & ~BIT(8), BIT(9));
-		munmap(moved, SP_PAGE_SIZE);
-	}
+	if (backend_of(state) == SP_WRITE_WATCH_MPROTECT)
+		skip_because("what mprotect(2) protects stays protected where it is moved to");
+	memory = map_pages(PAGES);
+	watch = open_watch(state, memory, PAGES);
+	moved = mremap(memory + 8 * SP_PAGE_SIZE, SP_PAGE_SIZE, SP_PAGE_SIZE,
+	               MREMAP_MAYMOVE | MREMAP_FIXED, map_pages(1));
+	assert_ptr_not_equal(moved, MAP_FAILED);
+	assert_int_equal(moved[0], 1);
+	write_page(moved, 0);
+	assert_int_equal(moved[0], 2);
+	write_page(memory, 9);
+	assert_int_equal(bits(watch, memory, 0) & ~BIT(8), BIT(9));
+	munmap(moved, SP_PAGE_SIZE);
 	sp_write_watch_close(watch);
 	munmap(memory, SIZE);
 }
@@ -395,75 +273,6 @@ static void memory_is_watched_once(void **state)
 	assert_int_equal(bits(watch, memory, 0), 0);
 	sp_write_watch_close(watch);
 	munmap(before, SIZE + SP_PAGE_SIZE);
-}
-
-static void a_write_through_any_mirror_counts(void **state)
-{
-	sp_cleanup_close int fd = memfd_create("mirrors", MFD_CLOEXEC);
-	struct sp_write_watch *watch;
-	struct sp_span left;
-	char *mirrors[3], *addresses[2];
-
-	assert_int_equal(ftruncate(fd, SIZE), 0);
-	for (int i = 0; i < 3; i++)
-		mirrors[i] = map_memory(SIZE, MAP_SHARED, fd);
-	memset(mirrors[0], 1, SIZE);
-	assert_int_equal(sp_write_watch_open_mirrored(&watch, mirrors, 3, SIZE, backend_of(state)),
-	                 0);
-	assert_int_equal(bits(watch, mirrors[0], 0), 0);
-	write_page(mirrors[0], 1);
-	write_page(mirrors[1], 2);
-	write_page(mirrors[2], 2);
-	write_page(mirrors[2], 50);
-	assert_int_equal(bits(watch, mirrors[0], 0), BIT(1) | BIT(2) | BIT(50));
-	assert_int_equal(sp_write_watch_reset(watch, pages_of(mirrors[0], 2, 1)), 0);
-	assert_int_equal(bits(watch, mirrors[0], RESET), BIT(1) | BIT(50));
-	assert_int_equal(bits(watch, mirrors[0], 0), 0);
-	for (size_t i = 0; i < PAGES; i += 2)
-		write_page(mirrors[i % 3], i);
-	assert_int_equal(collect_ranges(watch, mirrors[0], 3), 0x5555555555555555);
-	write_page(mirrors[1], 5);
-	left = all(mirrors[0]);
-	while (left.start < left.end)
-		if (sp_write_watch_addresses(watch, &left, RESET, addresses, 2) == 1)
-			assert_ptr_equal(addresses[0], mirrors[0] + 5 * SP_PAGE_SIZE);
-	assert_int_equal(bits(watch, mirrors[0], 0), 0);
-	assert_int_equal(sp_write_watch_count(watch, all(mirrors[1]), 0), -EINVAL);
-	sp_write_watch_close(watch);
-	for (int i = 0; i < 3; i++)
-		munmap(mirrors[i], SIZE);
-}
-
-/* Mirrors are merged in steps of a few thousand pages; room for one range makes steps of one page. */
-static void steps_of_merging_do_not_show(void **state)
-{
-	size_t pages = 5000, size = pages * SP_PAGE_SIZE;
-	sp_cleanup_close int fd = memfd_create("mirrors", MFD_CLOEXEC);
-	struct sp_write_watch *watch;
-	char *mirrors[2];
-
-	assert_int_equal(ftruncate(fd, (off_t)size), 0);
-	mirrors[0] = map_memory(size, MAP_SHARED, fd);
-	mirrors[1] = map_memory(size, MAP_SHARED, fd);
-	assert_int_equal(sp_write_watch_open_mirrored(&watch, mirrors, 2, size, backend_of(state)),
-	                 0);
-	for (size_t room = 2; room >= 1; room--) {
-		struct sp_span left = {mirrors[0], mirrors[0] + size}, ranges[2];
-
-		for (size_t i = 0; i < pages; i++)
-			write_page(mirrors[i % 512 < 100], i);
-		assert_int_equal(sp_write_watch_ranges(watch, &left, SP_WRITE_WATCH_RESET, ranges,
-		                                       room == 2 ? 2 : 1),
-		                 1);
-		assert_ptr_equal(ranges[0].start, mirrors[0]);
-		if (room == 2)
-			assert_ptr_equal(ranges[0].end, mirrors[0] + size);
-		else
-			assert_ptr_equal(ranges[0].end, left.start);
-	}
-	sp_write_watch_close(watch);
-	munmap(mirrors[0], size);
-	munmap(mirrors[1], size);
 }
 
 static int in_child(struct sp_write_watch *watch, char *memory, enum sp_write_watch_backend backend)
@@ -529,111 +338,6 @@ static void without_privileges(void **state)
 	munmap(memory, SIZE);
 }
 
-static void hugetlb_memory_is_reported_in_its_pages(void **state)
-{
-	size_t huge = SP_HUGE_PAGE_SIZE, size = 4 * huge;
-	struct sp_write_watch *watch;
-	uint64_t word = 0;
-	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
-	                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
-	struct sp_span span = {memory, memory + size}, part = {memory, memory + SP_PAGE_SIZE};
-	int rc;
-
-	if (memory == MAP_FAILED)
-		skip_because("no hugetlb pages");
-	memset(memory, 1, 2 * huge);
-	rc = sp_write_watch_open(&watch, span, backend_of(state));
-	if (backend_of(state) == SP_WRITE_WATCH_SOFT_DIRTY) {
-		assert_int_equal(rc, -EOPNOTSUPP);
-		munmap(memory, size);
-		return;
-	}
-	assert_int_equal(rc, 0);
-	assert_int_equal(sp_write_watch_granularity(watch), huge);
-	assert_int_equal(sp_write_watch_count(watch, span, 0), 0);
-	memory[huge + 5000] = 2;
-	memory[3 * huge] = 2; /* one that was not populated */
-	assert_int_equal(sp_write_watch_bitmap(watch, span, RESET, &word), 2);
-	assert_int_equal(word, BIT(1) | BIT(3));
-	assert_int_equal(sp_write_watch_count(watch, span, 0), 0);
-	assert_int_equal(sp_write_watch_count(watch, part, 0), -EINVAL);
-	sp_write_watch_close(watch);
-	memory[0] = 3;
-	munmap(memory, size);
-}
-
-static void a_write_in_a_transparent_huge_page_counts(void **state)
-{
-	size_t huge = SP_HUGE_PAGE_SIZE, pages = huge / SP_PAGE_SIZE;
-	char *area = map_memory(2 * huge, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-	char *memory = (char *)(((uintptr_t)area + huge - 1) & ~(huge - 1));
-	struct sp_write_watch *watch;
-	uint64_t words[8] = {0};
-
-	madvise(memory, huge, MADV_HUGEPAGE);
-	memset(memory, 1, huge);
-	watch = open_watch(state, memory, pages);
-	assert_int_equal(sp_write_watch_count(watch, pages_of(memory, 0, pages), 0), 0);
-	write_page(memory, 100);
-	sp_write_watch_bitmap(watch, pages_of(memory, 0, pages), RESET, words);
-	assert_true(words[1] & BIT(100 - 64));
-	assert_int_equal(sp_write_watch_count(watch, pages_of(memory, 0, pages), 0), 0);
-	sp_write_watch_close(watch);
-	munmap(area, 2 * huge);
-}
-
-static void shared_and_file_mappings_are_watched(void **state)
-{
-	char path[] = "/tmp/sealpoint-watch.XXXXXX";
-	sp_cleanup_close int fd = memfd_create("shared", MFD_CLOEXEC);
-	sp_cleanup_close int file = mkstemp(path);
-
-	unlink(path);
-	assert_int_equal(ftruncate(fd, SIZE), 0);
-	assert_int_equal(ftruncate(file, SIZE), 0);
-	for (int i = 0; i < 4; i++) {
-		int flags = i % 2 ? MAP_SHARED : MAP_PRIVATE;
-		char *memory = map_memory(SIZE, i == 3 ? flags | MAP_ANONYMOUS : flags,
-		                          i == 3   ? -1
-		                          : i == 2 ? file
-		                                   : fd);
-		struct sp_write_watch *watch;
-		int rc = sp_write_watch_open(&watch, all(memory), backend_of(state));
-
-		if (rc < 0) { /* only anonymous and shmem memory can be protected synchronously */
-			assert_int_equal(backend_of(state), SP_WRITE_WATCH_USERFAULT);
-			assert_int_equal(rc, -EINVAL);
-			munmap(memory, SIZE);
-			continue;
-		}
-		write_page(memory, 3);
-		assert_int_equal(bits(watch, memory, RESET), BIT(3));
-		write_page(memory, 3);
-		write_page(memory, 4);
-		assert_int_equal(bits(watch, memory, RESET), BIT(3) | BIT(4));
-		sp_write_watch_close(watch);
-		munmap(memory, SIZE);
-	}
-}
-
-static void sealed_memory_is_watched(void **state)
-{
-	char *memory = map_pages(PAGES);
-	struct sp_write_watch *watch;
-
-	if (syscall(SYS_mseal, memory, SIZE, 0) < 0)
-		skip_because("no mseal(2)");
-	if (backend_of(state) == SP_WRITE_WATCH_MPROTECT) {
-		assert_int_equal(sp_write_watch_open(&watch, all(memory), backend_of(state)),
-		                 -EPERM);
-		return;
-	}
-	watch = open_watch(state, memory, PAGES);
-	write_page(memory, 3);
-	assert_int_equal(bits(watch, memory, RESET), BIT(3));
-	sp_write_watch_close(watch);
-}
-
 static void wrong_arguments_are_refused(void **state)
 {
 	enum sp_write_watch_backend backend = backend_of(state);
@@ -680,163 +384,6 @@ static void a_closed_watch_leaves_ordinary_memory(void **state)
 	munmap(memory, SIZE);
 }
 
-/* --- with threads that write --- */
-
-#define MANY 512
-#define WRITERS 3
-#define WRITES 20000
-
-struct writer {
-	pthread_t thread;
-	_Atomic uint64_t *words;
-	uint64_t random;
-	atomic_bool *stop;
-};
-
-static uint64_t next_random(uint64_t *random)
-{
-	*random = *random * 6364136223846793005ULL + 1442695040888963407ULL;
-	return *random >> 33;
-}
-
-static void *write_at_random(void *context)
-{
-	struct writer *writer = context;
-
-	for (int i = 0; writer->stop ? !*writer->stop : i < WRITES; i++) {
-		uint64_t word = next_random(&writer->random) % (MANY * SP_PAGE_SIZE / 8);
-
-		atomic_fetch_add_explicit(&writer->words[word], 1, memory_order_relaxed);
-	}
-	return NULL;
-}
-
-static void start_writers(struct writer *writers, char *memory, atomic_bool *stop)
-{
-	for (int i = 0; i < WRITERS; i++) {
-		writers[i].words = (_Atomic uint64_t *)memory;
-		writers[i].random = (uint64_t)i + 1;
-		writers[i].stop = stop;
-		assert_int_equal(
-		        pthread_create(&writers[i].thread, NULL, write_at_random, &writers[i]), 0);
-	}
-}
-
-static void join_writers(struct writer *writers)
-{
-	for (int i = 0; i < WRITERS; i++)
-		pthread_join(writers[i].thread, NULL);
-}
-
-/* Copies what was written, as an emulator or a migration does. */
-static void copy_written(struct sp_write_watch *watch, char *memory, char *copy)
-{
-	struct sp_span left = pages_of(memory, 0, MANY), ranges[32];
-
-	while (left.start < left.end) {
-		ssize_t count = sp_write_watch_ranges(watch, &left, RESET, ranges, 32);
-
-		assert_true(count >= 0);
-		for (ssize_t i = 0; i < count; i++)
-			for (char *at = ranges[i].start; at < ranges[i].end; at += 8)
-				*(uint64_t *)(copy + (at - memory)) = atomic_load_explicit(
-				        (_Atomic uint64_t *)at, memory_order_relaxed);
-	}
-}
-
-static void no_write_is_lost_between_two_resets(void **state)
-{
-	struct writer writers[WRITERS] = {0};
-	char *memory = map_pages(MANY), *copy = map_pages(MANY);
-	struct sp_write_watch *watch = open_watch(state, memory, MANY);
-	atomic_bool stop = false;
-
-	start_writers(writers, memory, &stop);
-	for (int i = 0; i < 300; i++)
-		copy_written(watch, memory, copy);
-	stop = true;
-	join_writers(writers);
-	copy_written(watch, memory, copy);
-	if (sp_write_watch_guarantees(watch) & SP_WRITE_WATCH_ATOMIC)
-		assert_memory_equal(memory, copy, MANY * SP_PAGE_SIZE);
-	sp_write_watch_close(watch);
-	munmap(memory, MANY * SP_PAGE_SIZE);
-	munmap(copy, MANY * SP_PAGE_SIZE);
-}
-
-static void watches_open_and_close_while_threads_write(void **state)
-{
-	struct writer writers[WRITERS] = {0};
-	char *memory = map_pages(MANY);
-	uint64_t sum = 0, before = 0;
-
-	for (size_t i = 0; i < MANY * SP_PAGE_SIZE / 8; i++)
-		before += ((uint64_t *)memory)[i];
-	start_writers(writers, memory, NULL);
-	for (int i = 0; i < 100; i++) {
-		struct sp_write_watch *watch = open_watch(state, memory, MANY);
-
-		assert_true(sp_write_watch_count(watch, pages_of(memory, 0, MANY), RESET) >= 0);
-		sp_write_watch_close(watch);
-	}
-	join_writers(writers);
-	for (size_t i = 0; i < MANY * SP_PAGE_SIZE / 8; i++)
-		sum += ((uint64_t *)memory)[i];
-	assert_int_equal(sum - before, WRITERS * WRITES);
-	munmap(memory, MANY * SP_PAGE_SIZE);
-}
-
-struct taker {
-	pthread_t thread;
-	struct sp_write_watch *watch;
-	char *memory;
-	atomic_bool *stop;
-	uint64_t seen[MANY / 64];
-};
-
-static void *take_until_stopped(void *context)
-{
-	struct taker *taker = context;
-	uint64_t words[MANY / 64];
-
-	while (!*taker->stop) {
-		ssize_t count = sp_write_watch_bitmap(
-		        taker->watch, pages_of(taker->memory, 0, MANY), RESET, words);
-
-		for (size_t i = 0; count > 0 && i < MANY / 64; i++)
-			taker->seen[i] |= words[i];
-	}
-	return NULL;
-}
-
-static void two_threads_may_take_from_one_watch(void **state)
-{
-	char *memory = map_pages(MANY);
-	struct sp_write_watch *watch = open_watch(state, memory, MANY);
-	atomic_bool stop = false;
-	struct taker takers[2];
-	uint64_t words[MANY / 64];
-
-	for (int i = 0; i < 2; i++) {
-		takers[i] = (struct taker){.watch = watch, .memory = memory, .stop = &stop};
-		pthread_create(&takers[i].thread, NULL, take_until_stopped, &takers[i]);
-	}
-	for (size_t i = 0; i < MANY; i++)
-		write_page(memory, i);
-	stop = true;
-	for (int i = 0; i < 2; i++)
-		pthread_join(takers[i].thread, NULL);
-	sp_write_watch_bitmap(watch, pages_of(memory, 0, MANY), RESET, words);
-	for (size_t i = 0; i < MANY / 64; i++) {
-		uint64_t seen = words[i] | takers[0].seen[i] | takers[1].seen[i];
-
-		if (sp_write_watch_guarantees(watch) & SP_WRITE_WATCH_ATOMIC)
-			assert_int_equal(seen, ~0ULL);
-	}
-	sp_write_watch_close(watch);
-	munmap(memory, MANY * SP_PAGE_SIZE);
-}
-
 /* With mprotect(2), every other page writable takes more mappings than a process may have. */
 static void very_many_scattered_writes_are_all_reported(void **state)
 {
@@ -861,47 +408,6 @@ static void very_many_scattered_writes_are_all_reported(void **state)
 	munmap(memory, size);
 }
 
-/* --- each test with each backend --- */
-
-static const struct CMUnitTest contract[] = {
-        cmocka_unit_test(every_form_of_result_tells_the_same),
-        cmocka_unit_test(a_reset_forgets_what_was_reported),
-        cmocka_unit_test(nothing_is_lost_or_told_twice_for_want_of_room),
-        cmocka_unit_test(reading_is_not_writing),
-        cmocka_unit_test(a_page_that_never_existed_is_written_by_its_first_write),
-        cmocka_unit_test(writes_by_the_kernel_count_or_fail),
-        cmocka_unit_test(a_discarded_page_counts_until_the_reset),
-        cmocka_unit_test(shared_memory_is_watched_on_after_a_hole_was_punched),
-        cmocka_unit_test(memory_mapped_anew_counts_and_is_watched),
-        cmocka_unit_test(moved_memory_is_ordinary_memory),
-        cmocka_unit_test(watches_do_not_disturb_each_other),
-        cmocka_unit_test(memory_is_watched_once),
-        cmocka_unit_test(a_write_through_any_mirror_counts),
-        cmocka_unit_test(steps_of_merging_do_not_show),
-        cmocka_unit_test(a_child_of_fork_has_ordinary_memory),
-        cmocka_unit_test(without_privileges),
-        cmocka_unit_test(hugetlb_memory_is_reported_in_its_pages),
-        cmocka_unit_test(a_write_in_a_transparent_huge_page_counts),
-        cmocka_unit_test(shared_and_file_mappings_are_watched),
-        cmocka_unit_test(sealed_memory_is_watched),
-        cmocka_unit_test(wrong_arguments_are_refused),
-        cmocka_unit_test(a_closed_watch_leaves_ordinary_memory),
-        cmocka_unit_test(no_write_is_lost_between_two_resets),
-        cmocka_unit_test(watches_open_and_close_while_threads_write),
-        cmocka_unit_test(two_threads_may_take_from_one_watch),
-        cmocka_unit_test(very_many_scattered_writes_are_all_reported),
-};
-#define TESTS (sizeof(contract) / sizeof(*contract))
-
-static const enum sp_write_watch_backend backends[] = {
-        SP_WRITE_WATCH_SCAN,
-        SP_WRITE_WATCH_USERFAULT,
-        SP_WRITE_WATCH_SOFT_DIRTY,
-        SP_WRITE_WATCH_MPROTECT,
-};
-static const char *const labels[] = {"scan", "userfault", "soft_dirty", "mprotect"};
-#define BACKENDS (sizeof(backends) / sizeof(*backends))
-
 /* AUTO takes the first backend that works; one that does not says so. */
 static void the_first_backend_that_works_is_chosen(void **state)
 {
@@ -910,10 +416,10 @@ static void the_first_backend_that_works_is_chosen(void **state)
 	unsigned guarantees = 0;
 	size_t i = 0;
 
-	while (sp_write_watch_probe(backends[i], &guarantees) == -EOPNOTSUPP)
+	while (sp_write_watch_probe(backends[i].id, &guarantees) == -EOPNOTSUPP)
 		i++;
 	assert_int_equal(sp_write_watch_open(&watch, all(memory), SP_WRITE_WATCH_AUTO), 0);
-	assert_int_equal(sp_write_watch_backend(watch), backends[i]);
+	assert_int_equal(sp_write_watch_backend(watch), backends[i].id);
 	assert_int_equal(sp_write_watch_guarantees(watch), guarantees);
 	sp_write_watch_close(watch);
 	assert_int_equal(sp_write_watch_open(&watch, all(memory), 99), -EOPNOTSUPP);
@@ -922,39 +428,29 @@ static void the_first_backend_that_works_is_chosen(void **state)
 	assert_string_equal(sp_write_watch_backend_name(99), "unknown");
 }
 
-/* cmocka has put its own handler in the place of that of the mprotect backend. */
-static struct sigaction fault_handler;
-
-static void run_trial(void **state)
-{
-	sigaction(SIGSEGV, &fault_handler, NULL);
-	((const struct trial *)*state)->test(state);
-}
-
 int main(void)
 {
-	static struct CMUnitTest tests[TESTS * BACKENDS + 1];
-	static struct trial trials[TESTS * BACKENDS];
-	size_t count = 0;
+	static const struct CMUnitTest each[] = {
+	        cmocka_unit_test(every_form_of_result_tells_the_same),
+	        cmocka_unit_test(a_reset_forgets_what_was_reported),
+	        cmocka_unit_test(nothing_is_lost_or_told_twice_for_want_of_room),
+	        cmocka_unit_test(reading_is_not_writing),
+	        cmocka_unit_test(a_page_that_never_existed_is_written_by_its_first_write),
+	        cmocka_unit_test(writes_by_the_kernel_count_or_fail),
+	        cmocka_unit_test(a_discarded_page_counts_until_the_reset),
+	        cmocka_unit_test(memory_mapped_anew_counts_and_is_watched),
+	        cmocka_unit_test(moved_memory_is_ordinary_memory),
+	        cmocka_unit_test(watches_do_not_disturb_each_other),
+	        cmocka_unit_test(memory_is_watched_once),
+	        cmocka_unit_test(a_child_of_fork_has_ordinary_memory),
+	        cmocka_unit_test(without_privileges),
+	        cmocka_unit_test(wrong_arguments_are_refused),
+	        cmocka_unit_test(a_closed_watch_leaves_ordinary_memory),
+	        cmocka_unit_test(very_many_scattered_writes_are_all_reported),
+	};
+	const struct CMUnitTest once[] = {
+	        cmocka_unit_test(the_first_backend_that_works_is_chosen),
+	};
 
-	for (size_t k = 0; k < BACKENDS; k++) {
-		if (sp_write_watch_probe(backends[k], NULL) == -EOPNOTSUPP)
-			continue;
-		for (size_t i = 0; i < TESTS; i++, count++) {
-			struct trial *trial = &trials[count];
-			trial->backend = backends[k];
-			trial->test = contract[i].test_func;
-			snprintf(trial->name, sizeof(trial->name), "%s_%s", labels[k],
-			         contract[i].name);
-			tests[count] = (struct CMUnitTest){
-			        .name = trial->name,
-			        .test_func = run_trial,
-			        .initial_state = trial,
-			};
-		}
-	}
-	sigaction(SIGSEGV, NULL, &fault_handler);
-	tests[count++] =
-	        (struct CMUnitTest)cmocka_unit_test(the_first_backend_that_works_is_chosen);
-	return _cmocka_run_group_tests("write watch", tests, count, NULL, NULL);
+	return run_with_each_backend(each, SP_COUNT_OF(each), once, SP_COUNT_OF(once));
 }
