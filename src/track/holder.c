@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #define CLIENTS_MAX 16
-#define TIE_WITHIN_MS 5000
 
 struct holder {
 	struct sp_session session;
@@ -23,8 +22,7 @@ struct holder {
 	struct pollfd polled[2 + CLIENTS_MAX];
 	size_t count;
 	int cutter; /* connection that has begun the last cut; -1: none is being made */
-	int owner;  /* connection that the session ends with; -1: none */
-	bool tied;  /* whoever made the session has said what is to become of it */
+	int maker;  /* connection that the session ends with; -1: it is kept */
 	bool done;
 };
 
@@ -83,10 +81,8 @@ static void serve_request(struct holder *holder, int client, enum sp_holder_requ
 		holder->session.generation++;
 		reply(holder, client, 0, false);
 		return;
-	case SP_HOLDER_TIE:
 	case SP_HOLDER_KEEP:
-		holder->tied = true;
-		holder->owner = request == SP_HOLDER_TIE ? client : -1;
+		holder->maker = -1;
 		reply(holder, client, 0, false);
 		return;
 	case SP_HOLDER_END:
@@ -118,7 +114,7 @@ static void hang_up(struct holder *holder, size_t index)
 {
 	if (holder->polled[index].fd == holder->cutter)
 		holder->cutter = -1;
-	if (holder->polled[index].fd == holder->owner)
+	if (holder->polled[index].fd == holder->maker)
 		holder->done = true;
 	close(holder->polled[index].fd);
 	holder->polled[index] = holder->polled[--holder->count];
@@ -147,21 +143,20 @@ static void remove_socket(int listener)
 		unlink(address.sun_path);
 }
 
-void sp_holder_run(const struct sp_session *session, int listener, int pidfd)
+void sp_holder_run(const struct sp_session *session, int listener, int pidfd, int maker)
 {
 	struct holder holder = {
 	        .session = *session,
-	        .polled = {{.fd = listener, .events = POLLIN}, {.fd = pidfd, .events = POLLIN}},
-	        .count = 2,
+	        .polled = {{.fd = listener, .events = POLLIN},
+	                   {.fd = pidfd, .events = POLLIN},
+	                   {.fd = maker, .events = POLLIN}},
+	        .count = 3,
 	        .cutter = -1,
-	        .owner = -1,
+	        .maker = maker,
 	};
 
 	while (!holder.done) {
-		/* A maker that was killed at once never comes. */
-		int ready = poll(holder.polled, holder.count, holder.tied ? -1 : TIE_WITHIN_MS);
-
-		if (ready < 0 ? errno != EINTR : ready == 0)
+		if (poll(holder.polled, holder.count, -1) < 0 && errno != EINTR)
 			break;
 		if (holder.polled[1].revents)
 			break; /* the program has ended */

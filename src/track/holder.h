@@ -8,13 +8,12 @@
 
 #include "track/session.h"
 
-#define SP_HOLDER_VERSION 3
+#define SP_HOLDER_VERSION 4
 
 enum sp_holder_request {
 	SP_HOLDER_HELLO, /* which session is this? The reply carries the userfaultfd. */
 	SP_HOLDER_CUT, /* raise the generation; the sender is the only one who may until it hangs up */
-	SP_HOLDER_TIE,  /* end when the sender hangs up ... */
-	SP_HOLDER_KEEP, /* ... and no longer so */
+	SP_HOLDER_KEEP, /* live on when the maker of the session hangs up */
 	SP_HOLDER_END,  /* the reply comes, then the holder ends */
 };
 
@@ -33,10 +32,11 @@ struct sp_holder_reply {
 };
 
 /**
- * Runs in a process of its own until the program ends or a request says so: answers those who
- * connect to `listener`. Owns all three descriptors. Never returns.
+ * Runs in a process of its own until the program ends, a request says so, or whoever has made the
+ * session hangs up without having kept it: answers those who connect to `listener`, and `maker`, which
+ * is connected. Owns all its descriptors. Never returns.
  */
-void sp_holder_run(const struct sp_session *session, int listener, int pidfd)
+void sp_holder_run(const struct sp_session *session, int listener, int pidfd, int maker)
         __attribute__((noreturn));
 
 /** True if the peer of a connected socket is the same user, or root. */

@@ -195,6 +195,17 @@ static int cannot_ask(const struct sp_session *session, int code, struct sp_erro
 	                     name.text);
 }
 
+/* Returns 1, or 0 if the holder has ended meanwhile. Closes the session on anything but 1. */
+static int greet(struct sp_session *session, struct sp_error *err)
+{
+	int rc = ask(session, SP_HOLDER_HELLO, &session->uffd);
+
+	if (rc == 0 && session->uffd >= 0)
+		return 1;
+	sp_session_close(session);
+	return rc == -ECONNRESET || rc == -EPIPE ? 0 : cannot_ask(session, -rc, err);
+}
+
 int sp_session_find(struct sp_session *session, pid_t pid, struct sp_error *err)
 {
 	struct sockaddr_un address;
@@ -220,12 +231,7 @@ int sp_session_find(struct sp_session *session, pid_t pid, struct sp_error *err)
 		return sp_fail(err, EPERM, "what answers at %s belongs to another user",
 		               address.sun_path);
 	session->socket = sp_steal_fd(&fd);
-	rc = ask(session, SP_HOLDER_HELLO, &session->uffd);
-	if (rc == 0 && session->uffd >= 0)
-		return 1;
-	sp_session_close(session);
-	/* It ended while it was asked: there is no session any more. */
-	return rc == -ECONNRESET || rc == -EPIPE ? 0 : cannot_ask(session, -rc, err);
+	return greet(session, err);
 }
 
 /* --- beginning and end --- */
@@ -273,15 +279,15 @@ static int open_listener(const struct sp_session *session, struct sp_error *err)
 	return sp_steal_fd(&fd);
 }
 
-/* In the new process: nothing stays of the command that started it but three descriptors. */
-static void become_holder(const struct sp_session *session, int listener, int pidfd)
+/* In the new process: nothing stays of the command that started it but four descriptors. */
+static void become_holder(const struct sp_session *session, int listener, int pidfd, int maker)
         __attribute__((noreturn));
 
-static void become_holder(const struct sp_session *session, int listener, int pidfd)
+static void become_holder(const struct sp_session *session, int listener, int pidfd, int maker)
 {
 	struct sp_session held = *session;
 	int null = open("/dev/null", O_RDWR), first = 10;
-	int kept[] = {listener, pidfd, session->uffd};
+	int kept[] = {listener, pidfd, maker, session->uffd};
 	sigset_t none;
 
 	prctl(PR_SET_NAME, "sealpoint-hold");
@@ -301,35 +307,41 @@ static void become_holder(const struct sp_session *session, int listener, int pi
 	signal(SIGHUP, SIG_IGN);
 	if (chdir("/") < 0)
 		_exit(1);
-	held.uffd = kept[2];
-	sp_holder_run(&held, kept[0], kept[1]);
+	held.uffd = kept[3];
+	sp_holder_run(&held, kept[0], kept[1], kept[2]);
 }
 
 int sp_session_hold(struct sp_session *session, int pidfd, struct sp_error *err)
 {
 	sp_cleanup_close int listener = open_listener(session, err);
+	sp_cleanup_close int maker = -1;
+	int ends[2];
 	pid_t child;
 	int rc;
 
 	if (listener < 0)
 		return listener;
+	/* Connected from the beginning: whenever this command is killed, the holder sees it. */
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+		return sp_fail_errno(err, errno, "cannot talk with the holder of the session");
+	session->socket = ends[0];
+	maker = ends[1];
 	child = fork();
 	if (child < 0)
 		return sp_fail_errno(err, errno, "cannot start the holder of the session");
 	if (child == 0) {
 		if (fork() == 0) /* init's child, whom nobody has to wait for */
-			become_holder(session, listener, pidfd);
+			become_holder(session, listener, pidfd, maker);
 		_exit(0);
 	}
 	waitpid(child, NULL, 0);
-	sp_session_close(session);
-	rc = sp_session_find(session, session->pid, err);
+	close(sp_steal_fd(&maker));
+	close(sp_steal_fd(&session->uffd));
+	rc = greet(session, err);
 	if (rc == 0)
 		return sp_fail(err, EIO, "the holder of the tracking session of %s ended at once",
 		               sp_process_name(session->pid).text);
-	if (rc == 1)
-		rc = ask(session, SP_HOLDER_TIE, NULL);
-	return rc < 0 ? cannot_ask(session, -rc, err) : 0;
+	return rc < 0 ? rc : 0;
 }
 
 int sp_session_keep(struct sp_session *session, struct sp_error *err)
