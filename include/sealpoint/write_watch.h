@@ -118,7 +118,8 @@ enum sp_write_watch_guarantee {
  * -EINVAL: not page-aligned (hugetlb memory: to its pages), empty, or not to be watched (device
  * memory). -ENOMEM: not all mapped, or out of memory. -EBUSY: watched already, or under a userfaultfd
  * of the program. -EOPNOTSUPP: this kernel does not have the backend. -EPERM: not permitted to use it,
- * or (SCAN, USERFAULT) a shared mapping of a file opened for reading only. Thread-safe.
+ * or (SCAN, USERFAULT) a shared mapping of a file opened for reading only, or (MPROTECT) sealed memory.
+ * -EACCES: (MPROTECT) a mapping that cannot be made writable. Thread-safe.
  */
 SP_WRITE_WATCH_API int sp_write_watch_open(struct sp_write_watch **watch, struct sp_span memory,
                                            enum sp_write_watch_backend backend);

@@ -125,6 +125,8 @@ static int arm(struct sp_write_watch *watch, struct sp_range range)
 	for (struct sp_write_watch *other = first; other && !known; other = other->next)
 		if (other->backend == watch->backend && overlaps(watch, other))
 			rc = -EBUSY;
+	if (rc == 0) /* what the handler could not do is refused now */
+		rc = protect(range, PROT_READ | PROT_WRITE);
 	if (rc == 0)
 		rc = protect(range, PROT_READ);
 	if (rc == 0 && !known)

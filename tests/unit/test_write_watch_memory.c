@@ -6,6 +6,8 @@
 
 #include "base/cleanup.h"
 
+#include <fcntl.h>
+
 static void a_write_through_any_mirror_counts(void **state)
 {
 	sp_cleanup_close int fd = memfd_create("mirrors", MFD_CLOEXEC);
@@ -162,6 +164,26 @@ static void shared_and_file_mappings_are_watched(void **state)
 	}
 }
 
+static void shared_memory_that_is_only_read_is_refused(void **state)
+{
+	sp_cleanup_close int fd = memfd_create("read", MFD_CLOEXEC), read_only = -1;
+	struct sp_write_watch *watch;
+	char path[64], *memory;
+	int rc;
+
+	assert_int_equal(ftruncate(fd, SIZE), 0);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	read_only = open(path, O_RDONLY | O_CLOEXEC);
+	memory = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, read_only, 0);
+	assert_ptr_not_equal(memory, MAP_FAILED);
+	if (backend_of(state) == SP_WRITE_WATCH_SOFT_DIRTY)
+		skip_because("soft-dirty bits need no write");
+	rc = sp_write_watch_open(&watch, all(memory), backend_of(state));
+	assert_int_equal(rc, backend_of(state) == SP_WRITE_WATCH_MPROTECT ? -EACCES : -EPERM);
+	munmap(memory, SIZE);
+	close(read_only);
+}
+
 static void sealed_memory_is_watched(void **state)
 {
 	char *memory = map_pages(PAGES);
@@ -209,6 +231,7 @@ int main(void)
 	        cmocka_unit_test(hugetlb_memory_is_reported_in_its_pages),
 	        cmocka_unit_test(a_write_in_a_transparent_huge_page_counts),
 	        cmocka_unit_test(shared_and_file_mappings_are_watched),
+	        cmocka_unit_test(shared_memory_that_is_only_read_is_refused),
 	        cmocka_unit_test(sealed_memory_is_watched),
 	        cmocka_unit_test(shared_memory_is_watched_on_after_a_hole_was_punched),
 	};
