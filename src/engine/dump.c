@@ -428,6 +428,7 @@ static void release(struct dump *dump)
 {
 	sp_hold_end(dump->hold);
 	sp_close_scope(&dump->hold_uffd);
+	sp_stash_close(&dump->stash);
 	sp_array_release(&dump->held.pages);
 	sp_array_release(&dump->held.areas);
 	sp_array_release(&dump->last_words);
@@ -457,6 +458,7 @@ static int attempt(const struct sp_dump_options *options, struct sp_cut *cut, bo
 	        .vmas = SP_ARRAY_OF(struct sp_vma),
 	        .again = again,
 	        .hold_uffd = -1,
+	        .stash = SP_STASH_NONE,
 	        .held = {SP_ARRAY_OF(struct sp_range), SP_ARRAY_OF(struct sp_range)},
 	        .last_words = SP_ARRAY_OF(remote_addr),
 	};

@@ -137,6 +137,19 @@ static int copy_round(struct dump *dump, uint64_t *size, struct sp_error *err)
 	return rc ? rc : sp_page_writer_next_layer(dump->writer.pages, err);
 }
 
+/* To make a file may take milliseconds, when the file system is just writing its journal. */
+static void open_stash(struct dump *dump)
+{
+	int rc = dump->may_hold ? sp_stash_open(&dump->stash, dump->writer.dirfd) : 0;
+
+	if (rc == 0)
+		return;
+	dump->may_hold = false;
+	sp_verbose(dump->options->log,
+	           "all memory is saved in the freeze: cannot make a file for pages: %s",
+	           strerror(-rc));
+}
+
 /*
  * With a session, all is saved before the freeze that can be: in rounds, of which each only has to
  * copy what was written during the one before. They end when little is left, or when the program
@@ -147,6 +160,7 @@ int sp_dump_copy_ahead(struct dump *dump, struct sp_error *err)
 	uint64_t size = UINT64_MAX, before;
 	int rc = 0, rounds = 0;
 
+	open_stash(dump);
 	do {
 		before = size;
 		rc = copy_round(dump, &size, err);
@@ -180,7 +194,7 @@ static bool begin_hold(struct dump *dump)
 	        .pid = dump->process.pid,
 	        .uffd = sp_steal_fd(&dump->hold_uffd),
 	        .asynchronous = dump->cut->session.uffd,
-	        .dirfd = dump->writer.dirfd,
+	        .stash = &dump->stash,
 	        .pages = &dump->held.pages,
 	        .areas = &dump->held.areas,
 	        .spared = &dump->last_words,

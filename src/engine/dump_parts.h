@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "kinds/file_table.h"
 #include "mem/memory.h"
+#include "track/stash.h"
 
 struct dump {
 	const struct sp_dump_options *options;
@@ -27,6 +28,7 @@ struct dump {
 	bool again;    /* memory was lost that was held: nothing is held this time */
 	bool may_hold; /* the program goes on before all of its memory was read */
 	int hold_uffd;
+	struct sp_stash stash;
 	struct sp_memory_list held;
 	struct sp_array last_words; /* remote_addr: see kinds/kind.h */
 	struct sp_hold *hold;

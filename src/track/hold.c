@@ -12,7 +12,6 @@
 #include "proc/file.h"
 #include "proc/stat.h"
 #include "track/scan.h"
-#include "track/stash.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -133,19 +132,28 @@ static struct sp_range same_state(const struct sp_hold *hold, struct sp_range ra
 	return range;
 }
 
+static int stash_page(struct sp_hold *hold, uint64_t number, const uint8_t *page)
+{
+	int rc = sp_stash_put(&hold->stash, number, page);
+
+	if (rc < 0)
+		return rc;
+	hold->state[number] = rc == SP_STASH_MEMORY ? PAGE_MEMORY : PAGE_FILE;
+	return 0;
+}
+
 /* Puts the held pages of a range aside, up to PART of them. */
 static int put_aside(struct sp_hold *hold, struct sp_range range, uint64_t number)
 {
 	uint64_t pages = sp_range_size(range) / SP_PAGE_SIZE;
 	int rc = copy_held(hold, range, hold->copy);
 
-	for (uint64_t i = 0; i < pages && rc >= 0; i++) {
-		rc = sp_stash_put(&hold->stash, number + i, hold->copy + i * SP_PAGE_SIZE);
+	for (uint64_t i = 0; i < pages && rc == 0; i++) {
+		rc = stash_page(hold, number + i, hold->copy + i * SP_PAGE_SIZE);
 		if (rc < 0)
-			return fail(hold, -rc, range.start + i * SP_PAGE_SIZE);
-		hold->state[number + i] = rc == SP_STASH_MEMORY ? PAGE_MEMORY : PAGE_FILE;
+			fail(hold, -rc, range.start + i * SP_PAGE_SIZE);
 	}
-	return rc < 0 ? rc : 0;
+	return rc;
 }
 
 /* --- serving --- */
@@ -317,14 +325,11 @@ static void *serve_all(void *context)
 
 /* --- beginning --- */
 
-static int open_all(struct sp_hold *hold, const struct sp_hold_request *request,
-                    struct sp_error *err)
+static int open_all(struct sp_hold *hold, struct sp_error *err)
 {
 	char path[48];
-	int rc = sp_stash_open(&hold->stash, request->dirfd);
+	int rc;
 
-	if (rc < 0)
-		return sp_fail_errno(err, -rc, "cannot make a file for pages");
 	hold->stop = eventfd(0, EFD_CLOEXEC);
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", hold->uffd);
 	hold->fdinfo = open(path, O_RDONLY | O_CLOEXEC);
@@ -409,11 +414,7 @@ static int spare(struct sp_hold *hold, const struct sp_array *spared)
 		if (sp_pread_full(hold->memory, hold->copy, SP_PAGE_SIZE, (off_t)address) !=
 		    SP_PAGE_SIZE)
 			return -EIO;
-		rc = sp_stash_put(&hold->stash, number, hold->copy);
-		if (rc < 0)
-			return rc;
-		hold->state[number] = rc == SP_STASH_MEMORY ? PAGE_MEMORY : PAGE_FILE;
-		rc = 0;
+		rc = stash_page(hold, number, hold->copy);
 	}
 	return rc;
 }
@@ -442,10 +443,11 @@ int sp_hold_begin(struct sp_hold **hold, const struct sp_hold_request *request,
 	begun->memory = begun->pagemap = begun->fdinfo = begun->stop = -1;
 	begun->pages = SP_ARRAY_OF(struct sp_range);
 	begun->areas = SP_ARRAY_OF(struct sp_range);
-	begun->stash = SP_STASH_NONE;
+	begun->stash = *request->stash;
+	*request->stash = SP_STASH_NONE;
 	pthread_mutex_init(&begun->lock, NULL);
 	number_pages(begun, request);
-	rc = open_all(begun, request, err);
+	rc = open_all(begun, err);
 	if (rc == 0) {
 		rc = move_areas(begun, request->asynchronous);
 		if (rc == 0)

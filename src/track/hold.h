@@ -28,6 +28,7 @@
 #define SEALPOINT_TRACK_HOLD_H
 
 #include "base/range_set.h"
+#include "track/stash.h"
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -39,7 +40,8 @@ struct sp_hold_request {
 	pid_t pid;
 	int uffd; /* of the process, reports faults of the kernel's, not enabled yet; taken over */
 	int asynchronous; /* the userfaultfd that the areas may be registered with, and leave */
-	int dirfd;        /* where a file without a name can be made */
+	struct sp_stash
+	        *stash; /* where pages are put aside, opened before the freeze; taken over */
 	const struct sp_array *pages;  /* a set of ranges: what is held, all populated */
 	const struct sp_array *areas;  /* struct sp_range: the mappings that contain them, whole */
 	const struct sp_array *spared; /* remote_addr: see above */
