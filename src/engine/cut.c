@@ -2,70 +2,16 @@
 #include "engine/cut.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "mem/memory.h"
 #include "mem/page_scan.h"
-#include "proc/stat.h"
-#include "remote/userfaultfd.h"
 #include "track/scan.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 #include <sys/uio.h>
 
 #define REGIONS 1024
-
-/* --- making a session --- */
-
-/* Lets the process, which is seized, make the userfaultfd. */
-static int make_userfaultfd(struct sp_process *process, struct sp_foothold *foothold,
-                            struct sp_error *err)
-{
-	struct sp_remote remote = {0};
-	int fd = -1;
-	int rc = sp_remote_open(&remote, process, sp_process_leader(process), foothold, err);
-
-	if (rc == 0)
-		fd = rc = sp_remote_userfaultfd(&remote, err);
-	if (rc >= 0)
-		rc = sp_remote_close(&remote, err);
-	else
-		sp_remote_close(&remote, NULL);
-	if (rc < 0) {
-		sp_close_scope(&fd);
-		return rc;
-	}
-	return fd;
-}
-
-int sp_cut_make_session(struct sp_session *session, pid_t pid, bool hold, uint64_t deadline_ns,
-                        struct sp_error *err)
-{
-	struct sp_foothold foothold;
-	struct sp_process process = {.pid = pid, .pidfd = -1};
-	int rc;
-
-	/* Looked for again in the stop, if in vain. */
-	sp_foothold_find(pid, (struct sp_range){0}, &foothold, NULL);
-	rc = sp_process_seize(&process, pid, deadline_ns, err);
-	if (rc == 0) {
-		int fd = make_userfaultfd(&process, &foothold, err);
-
-		sp_process_release(&process, SP_RELEASE_RUN);
-		rc = fd < 0 ? fd : sp_session_begin(session, pid, fd, err);
-		if (rc == 0 && hold)
-			rc = sp_session_hold(session, process.pidfd, err);
-		if (rc < 0)
-			sp_session_close(session);
-	}
-	sp_process_forget(&process);
-	return rc < 0 ? sp_error_context(err, "cannot track the writes of %s",
-	                                 sp_process_name(pid).text)
-	              : 0;
-}
 
 /* --- the parent --- */
 
@@ -149,33 +95,15 @@ void sp_cut_init(struct sp_cut *cut)
 	};
 }
 
-/*
- * Of the ways to ask, only protection tells a lost address space by an errno of its own. Nothing is
- * mapped at this address; and if it were, one page would count as written.
- */
-bool sp_cut_session_is_dead(const struct sp_session *session)
+static int find_or_make_session(struct sp_cut *cut, pid_t pid, enum sp_cut_session which,
+                                uint64_t deadline_ns, struct sp_error *err)
 {
-	const struct sp_range nowhere = {1 << 20, (1 << 20) + SP_PAGE_SIZE};
-
-	return sp_uffd_unprotect(session->uffd, nowhere) == -ESRCH;
-}
-
-int sp_cut_find_session(struct sp_session *session, pid_t pid, struct sp_error *err)
-{
-	int rc = sp_session_find(session, pid, err);
-
-	return rc == 1 && sp_cut_session_is_dead(session) ? sp_session_end(session, err) : rc;
-}
-
-static int find_session(struct sp_cut *cut, pid_t pid, enum sp_cut_session which,
-                        uint64_t deadline_ns, struct sp_error *err)
-{
-	int rc = sp_cut_find_session(&cut->session, pid, err);
+	int rc = sp_session_find_live(&cut->session, pid, err);
 
 	if (rc == 0 && which != SP_CUT_IF_TRACKED) {
 		bool hold = which == SP_CUT_TRACK || sp_sessions_have_place();
 
-		rc = sp_cut_make_session(&cut->session, pid, hold, deadline_ns, err);
+		rc = sp_session_make(&cut->session, pid, hold, deadline_ns, err);
 		cut->made = rc == 0;
 	}
 	cut->active = rc >= 0 && cut->session.uffd >= 0;
@@ -190,7 +118,7 @@ int sp_cut_begin(struct sp_cut *cut, pid_t pid, enum sp_cut_session which, const
 	sp_array_clear(&cut->taken);
 	if (cut->active)
 		return sp_session_cut(&cut->session, err);
-	rc = find_session(cut, pid, which, deadline_ns, err);
+	rc = find_or_make_session(cut, pid, which, deadline_ns, err);
 	if (rc == 0 && cut->active)
 		rc = sp_session_cut(&cut->session, err);
 	if (rc == 0 && parent)

@@ -18,7 +18,6 @@
 #include "base/range_set.h"
 #include "image/checkpoint.h"
 #include "mem/vma.h"
-#include "remote/foothold.h"
 #include "track/session.h"
 
 struct sp_log;
@@ -47,11 +46,12 @@ struct sp_cut {
 
 void sp_cut_init(struct sp_cut *cut);
 /**
- * Begins a cut of process `pid`, which runs; one whose last checkpoint was committed goes on with
- * the same session, on that checkpoint, and `which` and `parent` mean nothing. Otherwise: making a
- * session stops it for a moment, until
- * `deadline_ns`. `parent` is the directory of a checkpoint or NULL. A parent that cannot be read
- * is an error; one that is not the session's last cut is warned about and not used.
+ * Begins a cut of process `pid`, which runs. To make a session stops it for a moment, until
+ * `deadline_ns` at the latest. `parent` is the directory of a checkpoint or NULL. A parent that
+ * cannot be read is an error; one that is not the session's last cut is warned about and not used.
+ *
+ * A cut that was begun before goes on with its session, on the checkpoint that was committed last;
+ * then `which` and `parent` mean nothing.
  */
 int sp_cut_begin(struct sp_cut *cut, pid_t pid, enum sp_cut_session which, const char *parent,
                  uint64_t deadline_ns, struct sp_log *log, struct sp_error *err);
@@ -79,19 +79,5 @@ void sp_cut_end(struct sp_cut *cut);
 
 /** True if writes to this mapping are seen: its pages belong to nobody else. */
 bool sp_cut_tracks(const struct sp_vma *vma);
-
-/**
- * Finds the session of a process: 1, or 0 if there is none. One that knows nothing of the process any
- * more, because that has executed another program, is ended.
- */
-int sp_cut_find_session(struct sp_session *session, pid_t pid, struct sp_error *err);
-/**
- * True if the address space that the session tracks is gone: the process has ended, or executed
- * another program.
- */
-bool sp_cut_session_is_dead(const struct sp_session *session);
-/** Makes a session for a process that has none, which it stops for a moment; `hold`: others find it. */
-int sp_cut_make_session(struct sp_session *session, pid_t pid, bool hold, uint64_t deadline_ns,
-                        struct sp_error *err);
 
 #endif

@@ -74,7 +74,7 @@ int sp_tracking_start(pid_t pid, struct sp_tracking_status *status, struct sp_er
 
 	sp_cut_init(&cut);
 	if (rc == 0)
-		rc = sp_cut_find_session(&cut.session, pid, err);
+		rc = sp_session_find_live(&cut.session, pid, err);
 	if (rc == 1)
 		return sp_fail(err, EEXIST, "the writes of %s are tracked already",
 		               sp_process_name(pid).text);
@@ -92,10 +92,10 @@ int sp_tracking_start(pid_t pid, struct sp_tracking_status *status, struct sp_er
 	return rc;
 }
 
-/* As sp_cut_find_session(), but a process that is not there is an error. */
+/* As sp_session_find_live(), but a process that is not there is an error. */
 static int find_session(struct sp_session *session, pid_t pid, struct sp_error *err)
 {
-	int rc = sp_cut_find_session(session, pid, err);
+	int rc = sp_session_find_live(session, pid, err);
 
 	if (rc == 0 && kill(pid, 0) < 0 && errno == ESRCH)
 		return sp_fail(err, ESRCH, "there is no process %d", pid);

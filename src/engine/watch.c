@@ -274,13 +274,13 @@ static int begin(struct sp_sampler *sampler, struct sp_error *err)
 	free(sp_steal_ptr(&sampler->maps));
 	sampler->pagemap = sp_proc_open(sampler->pid, "pagemap", O_RDONLY, err);
 	rc = sampler->pagemap < 0 ? sampler->pagemap
-	                          : sp_cut_find_session(&found, sampler->pid, err);
+	                          : sp_session_find_live(&found, sampler->pid, err);
 	sample->held = rc == 1;
 	sample->generation = found.generation;
 	memcpy(sampler->held_id, found.id, sizeof(found.id));
 	if (rc == 0)
-		rc = sp_cut_make_session(&sampler->session, sampler->pid, false,
-		                         sp_now_ns() + SP_DUMP_TIMEOUT_S * SP_NS_PER_S, err);
+		rc = sp_session_make(&sampler->session, sampler->pid, false,
+		                     sp_now_ns() + SP_DUMP_TIMEOUT_S * SP_NS_PER_S, err);
 	if (rc < 0)
 		return rc;
 	rc = refresh_mappings(sampler, err);
@@ -305,7 +305,7 @@ static int find_changes(struct sp_sampler *sampler, struct sp_error *err)
 		return rc;
 	if (sample->held && memcmp(found.id, sampler->held_id, sizeof(found.id)) != 0)
 		event = SP_SAMPLE_ENDED;
-	else if (sp_cut_session_is_dead(sample->held ? &found : &sampler->session))
+	else if (sp_session_is_dead(sample->held ? &found : &sampler->session))
 		event = SP_SAMPLE_EXEC;
 	sample->events |= event;
 	if (event)

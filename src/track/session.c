@@ -234,6 +234,24 @@ int sp_session_find(struct sp_session *session, pid_t pid, struct sp_error *err)
 	return greet(session, err);
 }
 
+/*
+ * Of the ways to ask, only protection tells a lost address space by an errno of its own. Nothing is
+ * mapped at this address; and if it were, one page would count as written.
+ */
+bool sp_session_is_dead(const struct sp_session *session)
+{
+	const struct sp_range nowhere = {1 << 20, (1 << 20) + SP_PAGE_SIZE};
+
+	return sp_uffd_unprotect(session->uffd, nowhere) == -ESRCH;
+}
+
+int sp_session_find_live(struct sp_session *session, pid_t pid, struct sp_error *err)
+{
+	int rc = sp_session_find(session, pid, err);
+
+	return rc == 1 && sp_session_is_dead(session) ? sp_session_end(session, err) : rc;
+}
+
 /* --- beginning and end --- */
 
 int sp_session_begin(struct sp_session *session, pid_t pid, int uffd, struct sp_error *err)

@@ -55,10 +55,24 @@ int sp_session_hold(struct sp_session *session, int pidfd, struct sp_error *err)
 int sp_session_keep(struct sp_session *session, struct sp_error *err);
 
 /**
+ * Makes a session of a process that has none, which it stops for a moment, until `deadline_ns` at the
+ * latest. `hold`: it is given to a holder, so that others find it.
+ */
+int sp_session_make(struct sp_session *session, pid_t pid, bool hold, uint64_t deadline_ns,
+                    struct sp_error *err);
+
+/**
  * Finds the session of a process. Returns 1 if there is one, 0 if not. EPERM if what answers at its
  * place is somebody else's.
  */
 int sp_session_find(struct sp_session *session, pid_t pid, struct sp_error *err);
+/**
+ * True if the address space that the session tracks is gone: the process has ended, or executed
+ * another program.
+ */
+bool sp_session_is_dead(const struct sp_session *session);
+/** As sp_session_find(), and ends a session that is dead: then there is none. */
+int sp_session_find_live(struct sp_session *session, pid_t pid, struct sp_error *err);
 
 /**
  * Begins a cut: raises the generation. Until the session is closed nobody else can cut. EBUSY if
