@@ -120,6 +120,19 @@ restore_detached() { # DIRECTORY [OPTION...]
 		die "restore: exit status $?: $(tail -3 restore.log)"
 }
 
+# Each image is the subject, which has ended, as it was when that was ready: it is restored, and passes.
+expect_restored() { # PID IMAGE...
+	local image
+	(($# > 1)) || die "there is no image to restore"
+	for image in "${@:2}"; do
+		"$sealpoint" verify "$image" >>verify.log 2>&1 || die "verify $image: $(tail -n 1 verify.log)"
+		rewind_subject
+		restore_detached "$image"
+		let_go
+		expect_pass "$1" 60
+	done
+}
+
 # Dumps a child of this shell, with the default --kill, and reaps it: its pid is free again.
 dump_and_reap() { # PID DIRECTORY [OPTION...]
 	dump "$@"

@@ -13,7 +13,6 @@ expect_words() { # CASE WORDS
 	tail -n 6 dump.log | grep -q -- "$2" || die "$1: no \"$2\" in: $(tail -n 4 dump.log)"
 }
 
-
 pre_dump() { # DIRECTORY PARENT
 	"$sealpoint" pre-dump "$pid" -o "$1" --parent "$2" >>dump.log 2>&1 || die "pre-dump: $(tail -3 dump.log)"
 }
@@ -70,13 +69,7 @@ grep -q 'full contents' dump.log && die "after an exec, e2 is no delta: $(<dump.
 ok "$TEST_NAME/another program under the same process id"
 
 dump_and_reap "$pid" c14 --parent c13
-for image in c0 c1 c2 c4 c8 c12 branch c13 c14; do
-	"$sealpoint" verify "$image" >>verify.log 2>&1 || die "verify $image: $(tail -n 1 verify.log)"
-	rewind_subject
-	restore_detached "$image"
-	let_go
-	expect_pass "$pid" 60
-done
+expect_restored "$pid" c0 c1 c2 c4 c8 c12 branch c13 c14
 ok "$TEST_NAME/every member is restored"
 
 "$sealpoint" restore c3 --detach >out 2>&1 && die "a pre-dump was restored"
@@ -92,11 +85,5 @@ for ((i = 1; i <= 40; i++)); do
 	dump "$pid" "r$i" --leave-running --parent "r$((i - 1))"
 done
 dump_and_reap "$pid" last --parent "r40"
-for image in r7 last; do
-	rewind_subject
-	restore_detached "$image"
-	let_go
-	expect_pass "$pid" 60
-	wait_until 10 is_gone "$pid"
-done
+expect_restored "$pid" r7 last
 ok "$TEST_NAME/mappings that are replaced meanwhile"

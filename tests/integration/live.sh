@@ -26,17 +26,11 @@ finish() {
 restore_and_finish() { # IMAGE...
 	let_go
 	expect_pass "$pid" 60
-	for image; do
-		"$sealpoint" verify "$image" >>verify.log 2>&1 || die "verify $image: $(tail -n 1 verify.log)"
-		rewind_subject
-		restore_detached "$image"
-		let_go
-		expect_pass "$pid" 60
-	done
+	expect_restored "$pid" "$@"
 	cd ..
 }
 
-# A busy machine may keep the subject from writing faster than it is copied: then once more. Sets NEXT, a number.
+# A busy machine may keep the subject from writing faster than it is copied: then once more. Sets next, a number.
 held_dump() { # PREFIX [OPTION...]
 	local out
 	for ((; next < 20; next++)); do

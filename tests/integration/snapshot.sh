@@ -69,10 +69,6 @@ ok "$TEST_NAME/what a killed one has left is removed"
 
 kill -9 "$pid"
 wait "$pid" 2>/dev/null
-for image in $(members); do
-	rewind_subject
-	restore_detached "$image"
-	let_go
-	expect_pass "$pid" 60
-done
+mapfile -t images < <(members)
+expect_restored "$pid" "${images[@]}"
 ok "$TEST_NAME/every member is restored"
