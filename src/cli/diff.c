@@ -91,21 +91,13 @@ static void print_mappings(const struct sp_difference *difference)
 
 /* --- threads --- */
 
-static bool differs(ProtobufCBinaryData a, ProtobufCBinaryData b)
-{
-	return a.len != b.len || (a.len && memcmp(a.data, b.data, a.len) != 0);
-}
-
 static char *thread_words(const struct sp_thread_change *change)
 {
 	const Sealpoint__Thread *a = change->before, *b = change->after;
 
 	if (!a || !b)
 		return sp_strdup(a ? "gone" : "new");
-	return sp_format("%s%s%s",
-	                 differs(a->general, b->general) || differs(a->xstate, b->xstate)
-	                         ? " registers"
-	                         : "",
+	return sp_format("%s%s%s", change->registers ? " registers" : "",
 	                 a->signal_mask != b->signal_mask ? " blocked-signals" : "",
 	                 strcmp(a->comm, b->comm) != 0 ? " name" : "");
 }
@@ -291,12 +283,9 @@ static json_t *thread_list(const struct sp_difference *difference)
 		const struct sp_thread_change *change = sp_array_at(&difference->threads, i);
 		const Sealpoint__Thread *a = change->before, *b = change->after;
 
-		json_array_append_new(list,
-		                      json_pack("{s:s, s:I, s:b}", "change", existence(a, b), "tid",
-		                                (json_int_t)(b ? b->tid : a->tid), "registers",
-		                                a && b &&
-		                                        (differs(a->general, b->general) ||
-		                                         differs(a->xstate, b->xstate))));
+		json_array_append_new(list, json_pack("{s:s, s:I, s:b}", "change", existence(a, b),
+		                                      "tid", (json_int_t)(b ? b->tid : a->tid),
+		                                      "registers", change->registers));
 	}
 	return list;
 }

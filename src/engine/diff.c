@@ -238,10 +238,15 @@ static const Sealpoint__Thread *find_thread(const struct sp_checkpoint *checkpoi
 	return NULL;
 }
 
+static bool same_registers(const Sealpoint__Thread *a, const Sealpoint__Thread *b)
+{
+	return same_bytes(a->general, b->general) && same_bytes(a->xstate, b->xstate);
+}
+
 static bool same_thread(const Sealpoint__Thread *a, const Sealpoint__Thread *b)
 {
-	return same_bytes(a->general, b->general) && same_bytes(a->xstate, b->xstate) &&
-	       a->signal_mask == b->signal_mask && strcmp(a->comm, b->comm) == 0;
+	return same_registers(a, b) && a->signal_mask == b->signal_mask &&
+	       strcmp(a->comm, b->comm) == 0;
 }
 
 static void compare_threads(struct sp_difference *difference)
@@ -250,9 +255,10 @@ static void compare_threads(struct sp_difference *difference)
 	const struct sp_array *after = &difference->after->threads;
 
 	for (size_t i = 0; i < before->count; i++) {
-		struct sp_thread_change change = {sp_array_pointer(before, i), NULL};
+		struct sp_thread_change change = {.before = sp_array_pointer(before, i)};
 
 		change.after = find_thread(difference->after, change.before->tid);
+		change.registers = change.after && !same_registers(change.before, change.after);
 		if (!change.after || !same_thread(change.before, change.after))
 			sp_array_append(&difference->threads, &change);
 		if (change.after)
@@ -261,7 +267,7 @@ static void compare_threads(struct sp_difference *difference)
 			               change.after->n_facets);
 	}
 	for (size_t i = 0; i < after->count; i++) {
-		struct sp_thread_change change = {NULL, sp_array_pointer(after, i)};
+		struct sp_thread_change change = {.after = sp_array_pointer(after, i)};
 
 		if (!find_thread(difference->before, change.after->tid))
 			sp_array_append(&difference->threads, &change);

@@ -216,6 +216,7 @@ struct sp_mapping_change {
 /** A thread, descriptor or facet that is not the same in both; one of them may be NULL. */
 struct sp_thread_change {
 	const Sealpoint__Thread *before, *after;
+	bool registers; /* it is in both, and these are not the same */
 };
 struct sp_descriptor_change {
 	const Sealpoint__Descriptor *before, *after;
