@@ -1,9 +1,5 @@
 /* `sealpoint dump`: saves a running program. */
-#include "cli/cli.h"
 #include "cli/saving.h"
-#include "cli/worker.h"
-
-#include "engine/engine.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -184,23 +180,9 @@ static void print_people(const struct sp_dump_options *dump, const struct sp_dum
 static int run(struct sp_cli *cli)
 {
 	struct sp_dump_options dump = sp_saving_defaults(cli);
-	struct sp_dump_result result = {0};
-	struct sp_error err = {0};
-	int status;
 
 	dump.after = SP_RELEASE_KILL;
-	if (!parse(cli, &dump))
-		return SP_EXIT_USAGE;
-	if (!sp_worker_begin(dump.pid, &status))
-		return status;
-	if (sp_dump(&dump, &result, &err) < 0)
-		return sp_command_failed(cli, &err);
-	sp_log_succeeded(&cli->log);
-	if (cli->json)
-		print_json(&dump, &result);
-	else if (!cli->log.quiet)
-		print_people(&dump, &result);
-	return SP_EXIT_OK;
+	return parse(cli, &dump) ? sp_save(cli, &dump, print_json, print_people) : SP_EXIT_USAGE;
 }
 
 const struct sp_command sp_command_dump = {

@@ -1,6 +1,8 @@
 /* What the commands that save a program share: see saving.h. */
 #include "cli/saving.h"
 
+#include "cli/worker.h"
+
 struct sp_dump_options sp_saving_defaults(struct sp_cli *cli)
 {
 	return (struct sp_dump_options){
@@ -24,4 +26,23 @@ bool sp_apply_saving_option(struct sp_cli *cli, struct sp_dump_options *dump, in
 	default:
 		return false;
 	}
+}
+
+int sp_save(struct sp_cli *cli, const struct sp_dump_options *dump, sp_saving_answer *json,
+            sp_saving_answer *people)
+{
+	struct sp_dump_result result;
+	struct sp_error err = {0};
+	int status;
+
+	if (!sp_worker_begin(dump->pid, &status))
+		return status;
+	if (sp_dump(dump, &result, &err) < 0)
+		return sp_command_failed(cli, &err);
+	sp_log_succeeded(&cli->log);
+	if (cli->json)
+		json(dump, &result);
+	else if (!cli->log.quiet)
+		people(dump, &result);
+	return SP_EXIT_OK;
 }

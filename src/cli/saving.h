@@ -36,6 +36,12 @@ enum {
 
 /** What a dump does if nothing else is said; the program runs on. */
 struct sp_dump_options sp_saving_defaults(struct sp_cli *cli);
+/** Tells of a dump that has succeeded. */
+typedef void sp_saving_answer(const struct sp_dump_options *dump,
+                              const struct sp_dump_result *result);
+/** Saves as the options say, and tells the answer as the user wants it. Returns the exit status. */
+int sp_save(struct sp_cli *cli, const struct sp_dump_options *dump, sp_saving_answer *json,
+            sp_saving_answer *people);
 /** Applies one of the options above. False if its argument is wrong, or it is none of them. */
 bool sp_apply_saving_option(struct sp_cli *cli, struct sp_dump_options *dump, int option);
 

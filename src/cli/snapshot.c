@@ -1,5 +1,4 @@
 /* `sealpoint snapshot`: checkpoints of a running program at intervals. */
-#include "cli/cli.h"
 #include "cli/saving.h"
 #include "cli/worker.h"
 
