@@ -432,15 +432,15 @@ static int write_core(struct core *core, struct sp_error *err)
 	return rc;
 }
 
-/*
- * The core file appears under its name when it is complete. It holds secrets: only its owner reads
- * it.
- */
 static void remove_file(void *path)
 {
 	unlink(path);
 }
 
+/*
+ * The core file appears under its name when it is complete. It holds secrets: only its owner reads
+ * it.
+ */
 static int write_file(struct core *core, const char *path, struct sp_error *err)
 {
 	sp_cleanup_free char *partial = sp_format("%s.partial-%d", path, getpid());
