@@ -54,6 +54,15 @@ char *sp_format(const char *format, ...)
 	return checked(length < 0 ? NULL : text);
 }
 
+char *sp_format_hex(const uint8_t *bytes, size_t size)
+{
+	char *text = sp_alloc_zeroed(2 * size + 1, 1);
+
+	for (size_t i = 0; i < size; i++)
+		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+	return text;
+}
+
 void *sp_array_grow(struct sp_array *array, size_t count)
 {
 	size_t needed = array->count + count;

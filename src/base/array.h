@@ -58,6 +58,8 @@ void *sp_alloc_zeroed(size_t count, size_t size) __attribute__((malloc, returns_
 char *sp_strdup(const char *text) __attribute__((malloc, returns_nonnull));
 char *sp_format(const char *format, ...)
         __attribute__((malloc, returns_nonnull, format(printf, 1, 2)));
+/** The bytes in hexadecimal: "0af3...". */
+char *sp_format_hex(const uint8_t *bytes, size_t size) __attribute__((malloc, returns_nonnull));
 
 /**
  * What is done before the program ends for want of memory, instead of what was said before; NULL:

@@ -126,6 +126,8 @@ int sp_print_json_line(json_t *object);
  * not.
  */
 json_t *sp_json_text(const char *text);
+/** "0x7f00...": an address uses all 64 bits, which JSON readers do not promise to keep of a number. */
+json_t *sp_json_address(uint64_t address);
 /** {"data": 12, "zero": 3, ...}: how many pages are in each state. */
 json_t *sp_page_counts_object(const uint64_t pages[SP_PAGE_STATES]);
 /** How many pages it has itself: with contents, zero, or a file's. Those of its parent do not count. */

@@ -231,11 +231,6 @@ static void print_people(const struct sp_difference *difference)
 	print_facets(difference);
 }
 
-static json_t *address(uint64_t value)
-{
-	return json_sprintf("0x%" PRIx64, value);
-}
-
 static json_t *access_of(const Sealpoint__Vma *vma)
 {
 	char prot[5];
@@ -256,10 +251,11 @@ static json_t *mapping_list(const struct sp_difference *difference)
 		json_array_append_new(
 		        list,
 		        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "change",
-		                  mapping_word(change), "start", address(change->range.start),
-		                  "end", address(change->range.end), "moved_from",
+		                  mapping_word(change), "start",
+		                  sp_json_address(change->range.start), "end",
+		                  sp_json_address(change->range.end), "moved_from",
 		                  change->moved_from != change->range.start
-		                          ? address(change->moved_from)
+		                          ? sp_json_address(change->moved_from)
 		                          : json_null(),
 		                  "protection_before", access_of(change->before),
 		                  "protection_after", access_of(change->after), "name",

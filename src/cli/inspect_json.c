@@ -1,25 +1,13 @@
 /* A checkpoint as one JSON object. Field names are stable: they are added to, not changed. */
 #include "cli/inspect.h"
 
-#include <inttypes.h>
-#include <stdio.h>
+#include "base/cleanup.h"
 
-static json_t *hex(const uint8_t *bytes, size_t size)
+static json_t *hex(ProtobufCBinaryData bytes)
 {
-	char text[2 * 32 + 1] = "";
+	sp_cleanup_free char *text = sp_format_hex(bytes.data, bytes.len);
 
-	for (size_t i = 0; i < size && i < 32; i++)
-		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
 	return json_string(text);
-}
-
-/*
- * Addresses use all 64 bits, which JSON readers do not promise to keep: they are written in
- * hexadecimal.
- */
-static json_t *address(uint64_t value)
-{
-	return json_sprintf("0x%" PRIx64, value);
 }
 
 static json_t *facet_list(Sealpoint__Facet *const *facets, size_t count)
@@ -60,9 +48,9 @@ static json_t *thread_list(const struct sp_inspection *inspection)
 		        list, json_pack("{s:I, s:I, s:o, s:o, s:I, s:o}", "pid",
 		                        (json_int_t)thread->pid, "tid", (json_int_t)thread->tid,
 		                        "name", sp_json_text(thread->comm), "blocked_signals",
-		                        address(thread->signal_mask), "extended_state_bytes",
-		                        (json_int_t)thread->xstate.len, "state",
-		                        facet_list(thread->facets, thread->n_facets)));
+		                        sp_json_address(thread->signal_mask),
+		                        "extended_state_bytes", (json_int_t)thread->xstate.len,
+		                        "state", facet_list(thread->facets, thread->n_facets)));
 	}
 	return list;
 }
@@ -85,8 +73,8 @@ static json_t *mapping_object(const struct sp_mapping_summary *summary)
 
 	sp_vma_describe_prot((int)vma->prot, vma->flags, prot);
 	return json_pack("{s:o, s:o, s:I, s:s, s:s, s:b, s:o, s:I, s:I, s:I, s:o, s:o, s:I, s:o}",
-	                 "start", address(vma->start), "end", address(vma->end), "bytes",
-	                 (json_int_t)(vma->end - vma->start), "protection", prot, "kind",
+	                 "start", sp_json_address(vma->start), "end", sp_json_address(vma->end),
+	                 "bytes", (json_int_t)(vma->end - vma->start), "protection", prot, "kind",
 	                 sp_vma_kind_name(vma->kind), "sealed", !!(vma->flags & SP_VMA_SEALED),
 	                 "flags", flag_list(vma->flags), "page_size",
 	                 (json_int_t)1 << vma->page_shift, "protection_key",
@@ -158,20 +146,18 @@ static json_t *checkpoint_object(const struct sp_inspection *inspection)
 	return json_pack(
 	        "{s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:I, s:o, s:I, s:b, "
 	        "s:I, s:I, s:o}",
-	        "directory", sp_json_text(inspection->checkpoint->path), "id",
-	        hex(manifest->id.data, manifest->id.len), "version",
-	        json_sprintf("%u.%u", manifest->version_major, manifest->version_minor),
+	        "directory", sp_json_text(inspection->checkpoint->path), "id", hex(manifest->id),
+	        "version", json_sprintf("%u.%u", manifest->version_major, manifest->version_minor),
 	        "tool_version", sp_json_text(manifest->tool_version), "created_unix_ns",
 	        (json_int_t)manifest->created_unix_ns, "hostname", sp_json_text(manifest->hostname),
 	        "kernel", sp_json_text(manifest->kernel), "arch", sp_json_text(manifest->arch),
 	        "page_size", (json_int_t)manifest->page_size, "parent",
-	        sp_json_text(manifest->parent_path), "parent_id",
-	        hex(manifest->parent_id.data, manifest->parent_id.len), "chain_length",
-	        (json_int_t)inspection->members, "session_id",
-	        hex(manifest->session_id.data, manifest->session_id.len), "generation",
-	        (json_int_t)manifest->generation, "memory_only", manifest->memory_only, "freeze_ns",
-	        (json_int_t)manifest->freeze_ns, "image_bytes", (json_int_t)inspection->image.bytes,
-	        "files", image_file_list(manifest));
+	        sp_json_text(manifest->parent_path), "parent_id", hex(manifest->parent_id),
+	        "chain_length", (json_int_t)inspection->members, "session_id",
+	        hex(manifest->session_id), "generation", (json_int_t)manifest->generation,
+	        "memory_only", manifest->memory_only, "freeze_ns", (json_int_t)manifest->freeze_ns,
+	        "image_bytes", (json_int_t)inspection->image.bytes, "files",
+	        image_file_list(manifest));
 }
 
 json_t *sp_inspection_object(const struct sp_inspection *inspection)

@@ -55,12 +55,11 @@ static void print_parent(const struct sp_inspection *inspection)
 
 static void print_tracking(const Sealpoint__Manifest *manifest)
 {
-	sp_cleanup_free char *text = NULL;
-	char id[2 * 16 + 1] = "";
+	sp_cleanup_free char *id =
+	        sp_format_hex(manifest->session_id.data, manifest->session_id.len);
+	sp_cleanup_free char *text =
+	        sp_format("generation %" PRIu64 " of session %s", manifest->generation, id);
 
-	for (size_t i = 0; i < manifest->session_id.len && i < 16; i++)
-		snprintf(id + 2 * i, 3, "%02x", manifest->session_id.data[i]);
-	text = sp_format("generation %" PRIu64 " of session %s", manifest->generation, id);
 	print_field("tracked", id[0] ? text : "");
 	print_field("holds", manifest->memory_only ? "memory only, as a parent for others" : "");
 }

@@ -4,18 +4,18 @@
  */
 #include "cli/cli.h"
 
+#include "base/array.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-#define COMMAND_COUNT 12
-
 /* In the order of the help, which puts a heading before the first of each group. */
 static const struct {
 	const struct sp_command *command;
 	const char *heading;
-} commands[COMMAND_COUNT] = {
+} commands[] = {
         {&sp_command_dump, "To save a program and bring it back:"},
         {&sp_command_restore, NULL},
         {&sp_command_snapshot, NULL},
@@ -29,6 +29,8 @@ static const struct {
         {&sp_command_check, "To look before anything is saved:"},
         {&sp_command_watch, NULL},
 };
+
+#define COMMAND_COUNT SP_COUNT_OF(commands)
 
 static const char introduction[] =
         "sealpoint saves a running program to a directory and brings it back: here, on another\n"

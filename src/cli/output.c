@@ -95,6 +95,11 @@ json_t *sp_json_text(const char *text)
 	return json_string(copy);
 }
 
+json_t *sp_json_address(uint64_t address)
+{
+	return json_sprintf("0x%" PRIx64, address);
+}
+
 json_t *sp_page_counts_object(const uint64_t pages[SP_PAGE_STATES])
 {
 	json_t *object = json_object();

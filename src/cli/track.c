@@ -2,6 +2,8 @@
 #include "cli/cli.h"
 #include "cli/worker.h"
 
+#include "base/array.h"
+#include "base/cleanup.h"
 #include "engine/engine.h"
 
 #include <inttypes.h>
@@ -13,20 +15,13 @@ static const struct sp_option options[] = {
         {0},
 };
 
-static void format_id(const uint8_t *id, char text[2 * SP_SESSION_ID_SIZE + 1])
-{
-	for (size_t i = 0; i < SP_SESSION_ID_SIZE; i++)
-		snprintf(text + 2 * i, 3, "%02x", id[i]);
-}
-
 static int answer(struct sp_cli *cli, pid_t pid, const struct sp_tracking_status *status,
                   const char *words)
 {
-	char id[2 * SP_SESSION_ID_SIZE + 1] = "";
+	sp_cleanup_free char *id =
+	        sp_format_hex(status->id, status->tracked ? sizeof(status->id) : 0);
 
 	sp_log_succeeded(&cli->log);
-	if (status->tracked)
-		format_id(status->id, id);
 	if (cli->json)
 		sp_print_json(json_pack("{s:i, s:b, s:s, s:I, s:i, s:I, s:I}", "pid", (int)pid,
 		                        "tracked", status->tracked, "session", id, "generation",

@@ -9,7 +9,6 @@
 #include "proc/stat.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 
@@ -50,13 +49,13 @@ static json_t *cells_array(const struct sp_sample_mapping *mapping)
 
 static json_t *mapping_object(const struct sp_sample_mapping *mapping)
 {
-	char start[24], end[24], prot[5];
+	char prot[5];
 
-	snprintf(start, sizeof(start), "0x%" PRIx64, mapping->range.start);
-	snprintf(end, sizeof(end), "0x%" PRIx64, mapping->range.end);
 	sp_vma_describe_prot(mapping->vma->prot, mapping->vma->flags, prot);
-	return json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:o}", "start", start, "end", end,
-	                 "permissions", prot, "kind", sp_vma_kind_name(mapping->vma->kind), "what",
+	return json_pack("{s:o, s:o, s:s, s:s, s:o, s:I, s:I, s:o}", "start",
+	                 sp_json_address(mapping->range.start), "end",
+	                 sp_json_address(mapping->range.end), "permissions", prot, "kind",
+	                 sp_vma_kind_name(mapping->vma->kind), "what",
 	                 sp_json_text(sp_watch_what(mapping->vma)), "dirtied_pages",
 	                 (json_int_t)mapping->dirtied, "written_pages",
 	                 (json_int_t)mapping->written, "cells", cells_array(mapping));
@@ -180,9 +179,9 @@ static bool open_plot(struct watch *watch)
 {
 	if (!watch->plot_path)
 		return true;
-	watch->plot_file = fopen(watch->plot_path, "we");
 	watch->plot = sp_plot_new();
 	watch->title = sp_format("Memory written by %s", sp_process_name(watch->pid).text);
+	watch->plot_file = fopen(watch->plot_path, "we");
 	return watch->plot_file;
 }
 

@@ -148,6 +148,7 @@ int sp_cut_again(struct sp_cut *cut, struct sp_log *log, struct sp_error *err)
 	sp_array_clear(&cut->covered);
 	sp_array_clear(&cut->huge);
 	rc = parent ? open_parent(cut, parent, log, err) : 0;
+	sp_ranges_normalize(&cut->taken);
 	sp_ranges_subtract(&cut->covered, &cut->taken);
 	sp_ranges_subtract(&cut->huge, &cut->taken);
 	return rc;
@@ -403,7 +404,6 @@ int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, struct sp_error
 	}
 	add_uncovered(cut, vmas);
 	sp_ranges_add_all(&cut->taken, &cut->changed);
-	sp_ranges_normalize(&cut->taken);
 	sp_page_scan_close(&taker.populated);
 	sp_array_release(&taker.holes);
 	free(taker.regions);

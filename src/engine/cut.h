@@ -37,8 +37,8 @@ struct sp_cut {
 	struct sp_array
 	        covered; /* where layers or the parent have all pages that are not changed */
 	struct sp_array changed; /* what the last take has found: to be saved */
-	struct sp_array taken;   /* what all takes of this cut have found */
 	uint64_t written;        /* bytes of it that are known to be written: no holes */
+	struct sp_array taken;   /* what all takes of this cut have found: not a set yet */
 	struct sp_array huge;    /* transparent huge pages of what was saved so far */
 };
 

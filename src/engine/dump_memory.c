@@ -83,8 +83,6 @@ int sp_dump_save_pages(struct dump *dump, bool running, struct sp_error *err)
 	int rc = sp_memory_save(dump->options->pid, &dump->vmas, &selection, dump->writer.pages,
 	                        dump->memory_object, err);
 
-	if (!rc && dump->cut->active)
-		sp_cut_saved(dump->cut, &dump->vmas);
 	return rc ? rc : sp_page_writer_drain(dump->writer.pages, err);
 }
 
@@ -92,8 +90,10 @@ int sp_dump_save_vmas(struct dump *dump, struct sp_error *err)
 {
 	int rc = 0;
 
-	if (dump->cut->active)
+	if (dump->cut->active) {
+		sp_cut_saved(dump->cut, &dump->vmas);
 		sp_cut_list_huge(dump->cut, &dump->vmas);
+	}
 	for (size_t i = 0; i < dump->vmas.count && !rc; i++) {
 		Sealpoint__Vma record = SEALPOINT__VMA__INIT;
 
@@ -134,7 +134,10 @@ static int copy_round(struct dump *dump, uint64_t *size, struct sp_error *err)
 	}
 	if (!rc)
 		rc = sp_dump_save_pages(dump, true, err);
-	return rc ? rc : sp_page_writer_next_layer(dump->writer.pages, err);
+	if (rc)
+		return rc;
+	sp_cut_saved(dump->cut, &dump->vmas);
+	return sp_page_writer_next_layer(dump->writer.pages, err);
 }
 
 /* To make a file may take milliseconds, when the file system is just writing its journal. */

@@ -60,7 +60,7 @@ int sp_dump_hold_pages(struct dump *dump, struct sp_error *err);
 int sp_dump_check_mappings(struct dump *dump, struct sp_error *err);
 /** Saves what is held, while the program runs. */
 int sp_dump_save_held(struct dump *dump, struct sp_error *err);
-/** Writes a record for each mapping. */
+/** Writes a record for each mapping, and lets the cut know that all is saved. */
 int sp_dump_save_vmas(struct dump *dump, struct sp_error *err);
 
 #endif

@@ -144,7 +144,8 @@ wrong() { # WORDS ARGUMENT...
 }
 wrong "PID is missing"
 wrong "--interval takes at least 10ms" "$pid" -i 1ms
-wrong "cannot create no/where.svg" "$pid" --plot no/where.svg -n 1
+wrong "cannot create no/where.svg: No such file" "$pid" --plot no/where.svg -n 1
+wrong "cannot create \.: Is a directory" "$pid" --plot . -n 1
 wrong "there is no process 4999999" 4999999
 ok "$TEST_NAME/what is wrong"
 

@@ -22,7 +22,7 @@ _sealpoint() {
 		mapfile -t COMPREPLY < <(compgen -W "none 1 3 9 19" -- "$word")
 		return
 		;;
-	--timeout | --unlinked-limit | --every | --keep | --max-chain | --count | --interval)
+	--timeout | --unlinked-limit | --every | --keep | --max-chain | -n | --count | -i | --interval)
 		return
 		;;
 	esac
