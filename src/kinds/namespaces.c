@@ -26,42 +26,59 @@ static const struct {
         {"cgroup", "cgroup", "C"},
 };
 
-/* Two links such as "mnt:[4026531841]", read and not followed: the kernel need not open either. */
-static int compare_namespace(pid_t pid, pid_t tid, int ours, int theirs, size_t which,
+/* Links such as "mnt:[4026531841]", read and not followed: the kernel need not open what they name. */
+struct view {
+	char links[SP_COUNT_OF(namespaces)][64]; /* "": there is only one */
+};
+
+/* Our own, once: reading links is most of the work, and the program stands still meanwhile. */
+static int read_own_view(struct view *view, struct sp_error *err)
+{
+	sp_cleanup_close int ours = open("/proc/self/ns", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	*view = (struct view){0};
+	if (ours < 0)
+		return sp_fail_errno(err, errno, "cannot read the namespaces of sealpoint");
+	for (size_t i = 0; i < SP_COUNT_OF(namespaces); i++)
+		if (readlinkat(ours, namespaces[i].file, view->links[i],
+		               sizeof(view->links[i]) - 1) < 0)
+			view->links[i][0] = '\0';
+	return 0;
+}
+
+static int compare_namespace(pid_t pid, pid_t tid, int theirs, size_t which, const char *ours,
                              struct sp_error *err)
 {
 	const char *title = namespaces[which].title;
-	char our_link[64] = "", their_link[64] = "";
+	char link[64] = "";
 
-	if (readlinkat(ours, namespaces[which].file, our_link, sizeof(our_link) - 1) < 0)
-		return 0; /* a kernel without it: there is only one */
-	if (readlinkat(theirs, namespaces[which].file, their_link, sizeof(their_link) - 1) < 0)
+	if (readlinkat(theirs, namespaces[which].file, link, sizeof(link) - 1) < 0)
 		return sp_fail_errno(err, errno, "cannot read the %s namespace of thread %d of %s",
 		                     title, tid, sp_process_name(pid).text);
-	if (!strcmp(our_link, their_link))
+	if (!strcmp(link, ours))
 		return 0;
 	return sp_fail(
 	        err, ENOTSUP,
 	        "thread %d of %s lives in another %s namespace (%s, a container or a service "
 	        "that is kept apart); run sealpoint inside it (nsenter -t %d -%s sealpoint "
 	        "...)",
-	        tid, sp_process_name(pid).text, title, their_link, tid, namespaces[which].option);
+	        tid, sp_process_name(pid).text, title, link, tid, namespaces[which].option);
 }
 
-static int compare_namespaces(pid_t pid, pid_t tid, struct sp_error *err)
+static int compare_namespaces(pid_t pid, pid_t tid, const struct view *own, struct sp_error *err)
 {
-	sp_cleanup_close int ours = open("/proc/self/ns", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	sp_cleanup_close int theirs = -1;
 	char path[64];
 	int rc = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/ns", pid, tid);
 	theirs = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (ours < 0 || theirs < 0)
+	if (theirs < 0)
 		return sp_fail_errno(err, errno, "cannot read the namespaces of thread %d of %s",
 		                     tid, sp_process_name(pid).text);
 	for (size_t i = 0; i < SP_COUNT_OF(namespaces) && !rc; i++)
-		rc = compare_namespace(pid, tid, ours, theirs, i, err);
+		if (own->links[i][0])
+			rc = compare_namespace(pid, tid, theirs, i, own->links[i], err);
 	return rc;
 }
 
@@ -95,12 +112,13 @@ static int compare_shared(pid_t pid, pid_t tid, struct sp_error *err)
 
 int sp_namespaces_check(const struct sp_process *process, struct sp_error *err)
 {
-	int rc = 0;
+	struct view own;
+	int rc = read_own_view(&own, err);
 
 	for (size_t i = 0; i < process->threads.count && !rc; i++) {
 		pid_t tid = sp_process_thread(process, i)->tid;
 
-		rc = compare_namespaces(process->pid, tid, err);
+		rc = compare_namespaces(process->pid, tid, &own, err);
 		if (!rc && tid != process->pid)
 			rc = compare_shared(process->pid, tid, err);
 	}
