@@ -73,46 +73,34 @@ int sp_reopen(int fd, int flags, struct sp_error *err)
 	return opened < 0 ? sp_fail_errno(err, errno, "cannot open it once more") : opened;
 }
 
-static ssize_t read_full(int fd, void *buffer, size_t size)
-{
-	size_t done = 0;
-
-	while (done < size) {
-		ssize_t got = read(fd, (char *)buffer + done, size - done);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return -errno;
-		if (got == 0)
-			break;
-		done += (size_t)got;
-	}
-	return (ssize_t)done;
-}
-
 int sp_read_file(int dirfd, const char *path, char **text, size_t *size, struct sp_error *err)
 {
 	sp_cleanup_close int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC);
 	sp_cleanup_free char *buffer = NULL;
-	size_t capacity = 4096, used = 0;
+	size_t capacity = 0, used = 0;
 
 	if (fd < 0)
 		return sp_fail_errno(err, errno, "cannot open %s", path);
 	for (;;) {
-		char *larger = realloc(buffer, capacity + 1);
 		ssize_t got;
 
-		if (!larger)
-			return sp_fail_errno(err, ENOMEM, "cannot read %s", path);
-		buffer = larger;
-		got = read_full(fd, buffer + used, capacity - used);
+		if (used == capacity) {
+			char *larger;
+
+			capacity = capacity ? 2 * capacity : 4096;
+			larger = realloc(buffer, capacity + 1);
+			if (!larger)
+				return sp_fail_errno(err, ENOMEM, "cannot read %s", path);
+			buffer = larger;
+		}
+		got = read(fd, buffer + used, capacity - used);
+		if (got < 0 && errno == EINTR)
+			continue;
 		if (got < 0)
-			return sp_fail_errno(err, (int)-got, "cannot read %s", path);
-		used += (size_t)got;
-		if (used < capacity)
+			return sp_fail_errno(err, errno, "cannot read %s", path);
+		if (got == 0)
 			break;
-		capacity *= 2;
+		used += (size_t)got;
 	}
 	buffer[used] = '\0';
 	if (size)

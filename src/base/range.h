@@ -12,10 +12,10 @@
 typedef uint64_t remote_addr;
 
 #define SP_PAGE_SIZE 4096ULL
-/* Nothing of ours is put below: the kernel forbids the first pages (vm.mmap_min_addr). */
-#define SP_ADDRESS_FIRST 0x100000ULL
 #define SP_PAGE_SHIFT 12
 #define SP_HUGE_PAGE_SIZE (2ULL << 20)
+/* Nothing of ours is put below: the kernel forbids the first pages (vm.mmap_min_addr). */
+#define SP_ADDRESS_FIRST 0x100000ULL
 
 struct sp_range {
 	uint64_t start;
