@@ -207,6 +207,26 @@ static inline void write_fixture(struct fixture *fixture, const char *path)
 		fail_msg("%s", err.message);
 }
 
+/** Writes the fixture as "N" in the scratch directory, a checkpoint that stands on "N-1"; 0 on none. */
+static inline void write_member(struct scratch *scratch, struct fixture *fixture, unsigned number)
+{
+	sp_cleanup_free char *path = sp_format("%s/%u", scratch->path, number);
+	sp_cleanup_free char *parent = sp_format("%s/%u", scratch->path, number - 1);
+	sp_cleanup_free char *relative = sp_format("../%u", number - 1);
+	uint8_t id[SP_CHECKPOINT_ID_SIZE];
+	struct sp_error err = {0};
+
+	if (number > 0) {
+		if (sp_checkpoint_read_id(parent, id, &err) < 0)
+			fail_msg("%s", err.message);
+		fixture->manifest.parent_path = relative;
+		fixture->manifest.parent_id = (ProtobufCBinaryData){sizeof(id), id};
+	}
+	write_fixture(fixture, path);
+	fixture->manifest.parent_path = (char *)"";
+	fixture->manifest.parent_id = (ProtobufCBinaryData){0};
+}
+
 static inline char *in_scratch(struct scratch *scratch, const char *name)
 {
 	return sp_format("%s/%s", scratch->path, name);

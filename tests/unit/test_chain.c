@@ -19,37 +19,6 @@ static char *member_path(struct scratch *scratch, unsigned number)
 	return sp_format("%s/%u", scratch->path, number);
 }
 
-static Sealpoint__Manifest *read_manifest(const char *path)
-{
-	sp_cleanup_close int fd = open(path, O_RDONLY | O_DIRECTORY);
-	Sealpoint__Manifest *manifest;
-	struct sp_error err = {0};
-
-	if (sp_manifest_read(fd, path, &manifest, &err) < 0)
-		fail_msg("%s", err.message);
-	return manifest;
-}
-
-/* Writes the fixture as number N, standing on number N - 1. */
-static void write_member(struct scratch *scratch, struct fixture *fixture, unsigned number)
-{
-	sp_cleanup_free char *path = member_path(scratch, number);
-	sp_cleanup_free char *parent = member_path(scratch, number - 1);
-	sp_cleanup_free char *relative = sp_format("../%u", number - 1);
-	Sealpoint__Manifest *below = NULL;
-
-	if (number > 0) {
-		below = read_manifest(parent);
-		fixture->manifest.parent_path = relative;
-		fixture->manifest.parent_id = below->id;
-	}
-	write_fixture(fixture, path);
-	fixture->manifest.parent_path = (char *)"";
-	fixture->manifest.parent_id = (ProtobufCBinaryData){0};
-	if (below)
-		sealpoint__manifest__free_unpacked(below, NULL);
-}
-
 /* Each member changes one page, in turn, and has the others from below. */
 static void change_page(struct fixture *fixture, unsigned number)
 {

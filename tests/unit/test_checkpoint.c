@@ -451,38 +451,14 @@ static void a_manifest_that_does_not_fit_is_refused(void **state)
 
 /* --- chains --- */
 
-static Sealpoint__Manifest *read_manifest(const char *path)
-{
-	struct sp_checkpoint *checkpoint;
-	struct sp_error err = {0};
-	Sealpoint__Manifest *manifest;
-
-	if (sp_checkpoint_open(&checkpoint, path, &err) < 0)
-		fail_msg("%s", err.message);
-	manifest = checkpoint->manifest;
-	checkpoint->manifest = NULL;
-	sp_checkpoint_close(checkpoint);
-	return manifest;
-}
-
-/* Writes "N" in the scratch directory, a delta whose pages are all in "N-1". */
+/* Writes member N of a chain, a delta whose pages are all in the one below. */
 static void write_delta(struct scratch *scratch, unsigned number)
 {
 	sp_cleanup_free struct fixture *fixture = new_fixture();
-	sp_cleanup_free char *path = sp_format("%s/%u", scratch->path, number);
-	sp_cleanup_free char *parent = sp_format("%s/%u", scratch->path, number - 1);
-	sp_cleanup_free char *relative = sp_format("../%u", number - 1);
-	Sealpoint__Manifest *parent_manifest = NULL;
 
-	if (number > 0) {
-		parent_manifest = read_manifest(parent);
-		fixture->manifest.parent_path = relative;
-		fixture->manifest.parent_id = parent_manifest->id;
+	if (number > 0)
 		fixture->heap_state = SP_PAGE_PARENT;
-	}
-	write_fixture(fixture, path);
-	if (parent_manifest)
-		sealpoint__manifest__free_unpacked(parent_manifest, NULL);
+	write_member(scratch, fixture, number);
 }
 
 static void a_chain_is_followed_to_its_end(void **state)
