@@ -56,11 +56,12 @@ static inline pid_t start_program(void (*setup)(void))
 		kill(getpid(), SIGSTOP);
 		_exit(1);
 	}
-	assert_int_equal(read(told[0], &subject, sizeof(subject)), sizeof(subject));
+	close(told[1]);
+	if (read(told[0], &subject, sizeof(subject)) != sizeof(subject))
+		fail_msg("the program could not be set up");
 	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
 	assert_true(WIFSTOPPED(status));
 	close(told[0]);
-	close(told[1]);
 	return pid;
 }
 
@@ -242,13 +243,16 @@ static inline void release_bench(struct bench *bench)
 	scratch_remove(&bench->scratch);
 }
 
-/* For programs that this machine cannot make. A skip leaves the test without its clean-up. */
-static inline void skip_unless_made(struct bench *bench)
+/*
+ * For programs that this machine cannot make, and that leave `subject` NULL for the one `reason`;
+ * whatever else fails in them ends them, and the test with it.
+ */
+static inline void skip_unless_made(struct bench *bench, const char *reason)
 {
 	if (subject)
 		return;
-	release_bench(bench);
-	skip_because("the program under test cannot be made on this machine");
+	release_bench(bench); /* a skip leaves no chance to clean up */
+	skip_because(reason);
 }
 
 /* --- comparing both --- */

@@ -9,6 +9,7 @@
 #include "base/kernel_abi.h"
 #include "mem/page_scan.h"
 
+#include <errno.h>
 #include <sys/auxv.h>
 #include <time.h>
 
@@ -38,6 +39,14 @@ static void fill(char *memory, size_t first, size_t count)
 {
 	for (size_t i = first; i < first + count; i++)
 		memset(memory + i * SP_PAGE_SIZE, (int)i + 1, SP_PAGE_SIZE);
+}
+
+/* Whether a call succeeded. It may fail only because the kernel has none, or with `lacking`. */
+static bool made(long result, int lacking)
+{
+	if (result < 0 && errno != ENOSYS && errno != lacking)
+		_exit(1);
+	return result >= 0;
 }
 
 /* Data, holes and zero pages in anonymous memory of every protection. */
@@ -108,7 +117,7 @@ static void guarded_memory(void)
 {
 	subject = map_small(PROT_READ | PROT_WRITE, MAP_PRIVATE);
 	fill(subject, 0, 10);
-	if (madvise(subject + 5 * SP_PAGE_SIZE, SP_PAGE_SIZE, MADV_GUARD_INSTALL) < 0)
+	if (!made(madvise(subject + 5 * SP_PAGE_SIZE, SP_PAGE_SIZE, MADV_GUARD_INSTALL), EINVAL))
 		subject = NULL;
 }
 
@@ -132,7 +141,7 @@ static void sealed_memory(void)
 	fill(memory, 0, PAGES);
 	if (mprotect(memory, 8 * SP_PAGE_SIZE, PROT_READ) < 0)
 		_exit(1);
-	subject = syscall(SYS_mseal, memory, 16 * SP_PAGE_SIZE, 0) < 0 ? NULL : memory;
+	subject = made(syscall(SYS_mseal, memory, 16 * SP_PAGE_SIZE, 0), ENOSYS) ? memory : NULL;
 }
 
 /*
@@ -143,15 +152,18 @@ static void keyed_memory(void)
 	char *memory = map_small(PROT_READ | PROT_WRITE, MAP_PRIVATE);
 	char *readable = map_small(PROT_READ | PROT_WRITE, MAP_PRIVATE);
 	char *executable = map_small(PROT_READ | PROT_WRITE, MAP_PRIVATE);
-	bool keys = pkey_alloc(0, 0) == 1;
+	int key = pkey_alloc(0, 0);
 
+	subject = NULL;
+	if (key < 0)
+		return;
 	fill(memory, 0, PAGES);
 	fill(executable, 0, PAGES);
-	keys = keys && mprotect(executable, PAGES * SP_PAGE_SIZE, PROT_EXEC) == 0 &&
-	       pkey_alloc(0, 0) == 3 &&
-	       pkey_mprotect(memory, 8 * SP_PAGE_SIZE, PROT_READ, 1) == 0 &&
-	       pkey_mprotect(readable, 8 * SP_PAGE_SIZE, PROT_READ, 3) == 0;
-	subject = keys ? executable : NULL;
+	if (key != 1 || mprotect(executable, PAGES * SP_PAGE_SIZE, PROT_EXEC) < 0 ||
+	    pkey_alloc(0, 0) != 3 || pkey_mprotect(memory, 8 * SP_PAGE_SIZE, PROT_READ, 1) < 0 ||
+	    pkey_mprotect(readable, 8 * SP_PAGE_SIZE, PROT_READ, 3) < 0)
+		_exit(1);
+	subject = executable;
 }
 
 static char *huge_area(size_t size)
@@ -202,13 +214,15 @@ static void foreign_vdso(void)
 	char *image = (char *)getauxval(AT_SYSINFO_EHDR);
 
 	subject = NULL;
-	if (!image || mprotect(image, 2 * SP_PAGE_SIZE, PROT_READ | PROT_WRITE | PROT_EXEC) < 0)
+	if (!image ||
+	    !made(mprotect(image, 2 * SP_PAGE_SIZE, PROT_READ | PROT_WRITE | PROT_EXEC), EPERM))
 		return;
 	subject = memmem(image, SP_PAGE_SIZE, owner, sizeof(owner));
-	if (subject)
-		subject[sizeof(owner)] ^= 1;
+	if (!subject)
+		_exit(1);
+	subject[sizeof(owner)] ^= 1;
 	if (mprotect(image, 2 * SP_PAGE_SIZE, PROT_READ | PROT_EXEC) < 0)
-		subject = NULL;
+		_exit(1);
 }
 
 static void no_vdso(void)
@@ -311,7 +325,7 @@ static void guard_regions_come_back(void **state)
 	struct sp_range all;
 
 	restore(&bench, guarded_memory, -1);
-	skip_unless_made(&bench);
+	skip_unless_made(&bench, "this kernel has no MADV_GUARD_INSTALL (since Linux 6.13)");
 	guard_page = (uintptr_t)subject + 5 * SP_PAGE_SIZE;
 	all = (struct sp_range){(uintptr_t)subject, (uintptr_t)subject + PAGES * SP_PAGE_SIZE};
 	assert_same_memory(&bench);
@@ -327,7 +341,7 @@ static void seals_come_back(void **state)
 	sp_cleanup(release_bench) struct bench bench;
 
 	restore(&bench, sealed_memory, -1);
-	skip_unless_made(&bench);
+	skip_unless_made(&bench, "this kernel has no mseal(2) (since Linux 6.10)");
 	assert_same_memory(&bench);
 }
 
@@ -336,7 +350,7 @@ static void protection_keys_come_back(void **state)
 	sp_cleanup(release_bench) struct bench bench;
 
 	restore(&bench, keyed_memory, -1);
-	skip_unless_made(&bench);
+	skip_unless_made(&bench, "this processor has no protection keys");
 	assert_same_memory(&bench);
 	assert_int_equal(run_in_stub(&bench, execute_only_memory_can_be_made_readable), 0);
 }
@@ -363,7 +377,7 @@ static void assert_huge_memory(long deny)
 	sp_cleanup(release_bench) struct bench bench;
 
 	restore(&bench, huge_memory, deny);
-	skip_unless_made(&bench);
+	skip_unless_made(&bench, "the kernel gives no transparent huge page");
 	assert_same_memory(&bench);
 	for (size_t i = 0; i < 8; i++) {
 		uint64_t start = (uintptr_t)subject + i * SP_HUGE_PAGE_SIZE;
@@ -389,7 +403,7 @@ static void hugetlb_memory_comes_back(void **state)
 	sp_cleanup(release_bench) struct bench bench;
 
 	restore(&bench, hugetlb_memory, -1);
-	skip_unless_made(&bench);
+	skip_unless_made(&bench, "the hugetlb pool has no free pages (vm.nr_hugepages)");
 	assert_same_memory(&bench);
 }
 
@@ -408,7 +422,7 @@ static void a_foreign_vdso_is_redirected(void **state)
 	sp_cleanup(sp_vma_list_release) struct sp_array now = {0};
 
 	restore(&bench, foreign_vdso, -1);
-	skip_unless_made(&bench);
+	skip_unless_made(&bench, "this kernel gives no vDSO, or seals it");
 	assert_int_equal(sp_vma_list_read(bench.stub, &now, NULL), 0);
 	assert_int_equal(sp_vma_find(&now, getauxval(AT_SYSINFO_EHDR))->kind, SP_VMA_ANONYMOUS);
 	assert_int_equal(run_in_stub(&bench, clock_is_right), 0);
