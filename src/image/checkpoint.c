@@ -1,9 +1,12 @@
-/* A checkpoint in memory: its records, and finding one. checkpoint_reader.c fills it in. */
+/*
+ * A checkpoint in memory: its records, finding one, and its size. checkpoint_reader.c fills it in.
+ */
 #include "image/checkpoint_parts.h"
 
 #include "base/cleanup.h"
 #include "base/error.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -57,6 +60,19 @@ struct sp_checkpoint_extent sp_checkpoint_extent(const struct sp_checkpoint *che
 	return size;
 }
 
+uint64_t sp_checkpoint_size(const char *path)
+{
+	sp_cleanup_dir DIR *dir = opendir(path);
+	struct dirent *entry;
+	uint64_t size = 0;
+	struct stat stat;
+
+	while (dir && (entry = readdir(dir)))
+		if (!fstatat(dirfd(dir), entry->d_name, &stat, 0) && S_ISREG(stat.st_mode))
+			size += (uint64_t)stat.st_size;
+	return size;
+}
+
 static void checkpoint_free(struct sp_checkpoint *checkpoint)
 {
 	sp_page_store_close(checkpoint->pages);
@@ -82,7 +98,7 @@ int sp_checkpoint_need_program(const struct sp_checkpoint *checkpoint, struct sp
 	if (!checkpoint->manifest->memory_only)
 		return 0;
 	return sp_fail(err, ENODATA,
-	               "%s holds memory only, it is a pre-dump: use a checkpoint that stands on it "
+	               "%s holds memory only, it is a pre-dump; use a checkpoint that stands on it "
 	               "(sealpoint dump %" PRIu32 " --parent %s ...)",
 	               checkpoint->path, checkpoint->manifest->root_pid, checkpoint->path);
 }

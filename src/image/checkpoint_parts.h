@@ -8,8 +8,6 @@
 #include "image/checkpoint.h"
 #include "image/page_store.h"
 
-#define SP_CHECKPOINT_ID_SIZE 16
-
 /* --- manifest.c --- */
 
 /**

@@ -321,16 +321,3 @@ void sp_checkpoint_abandon(struct sp_checkpoint_writer *writer)
 	if (writer->dirfd >= 0)
 		close(sp_steal_fd(&writer->dirfd));
 }
-
-uint64_t sp_checkpoint_size(const char *path)
-{
-	sp_cleanup_dir DIR *dir = opendir(path);
-	struct dirent *entry;
-	uint64_t size = 0;
-	struct stat stat;
-
-	while (dir && (entry = readdir(dir)))
-		if (!fstatat(dirfd(dir), entry->d_name, &stat, 0) && S_ISREG(stat.st_mode))
-			size += (uint64_t)stat.st_size;
-	return size;
-}

@@ -304,6 +304,20 @@ size_t sp_page_index_search(const struct sp_page_index *index, uint32_t object, 
 	return low;
 }
 
+const struct sp_index_run *sp_page_index_at(const struct sp_page_index *index, uint32_t object,
+                                            uint64_t page, uint64_t *pages)
+{
+	size_t number = sp_page_index_search(index, object, page);
+	const struct sp_index_run *run = sp_page_index_run(index, object, number);
+
+	if (run && run->page <= page) {
+		*pages = run->page + run->pages - page;
+		return run;
+	}
+	*pages = (run ? run->page : SP_INDEX_PAGES_END) - page;
+	return NULL;
+}
+
 uint32_t sp_page_index_object_behind(const struct sp_page_index *index, uint32_t object)
 {
 	size_t number = sp_page_index_search(index, object, SP_INDEX_PAGES_END);

@@ -86,6 +86,13 @@ static inline const struct sp_index_run *sp_page_index_run(const struct sp_page_
 	return run->object == object ? run : NULL;
 }
 
+/**
+ * The object's run that has the page, or NULL; and for how many pages, from there on, the answer is
+ * the same.
+ */
+const struct sp_index_run *sp_page_index_at(const struct sp_page_index *index, uint32_t object,
+                                            uint64_t page, uint64_t *pages);
+
 /* --- page_layers.c --- */
 
 /** Makes the sorted runs of several layers into runs that do not overlap. */

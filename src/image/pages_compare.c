@@ -16,19 +16,9 @@ struct side {
 	uint64_t page;
 };
 
-/* The run that has the page, or NULL; and for how many pages from there on that is so. */
 static const struct sp_index_run *run_at(const struct side *side, uint64_t *pages)
 {
-	const struct sp_page_index *index = &side->store->index;
-	size_t number = sp_page_index_search(index, side->object, side->page);
-	const struct sp_index_run *run = sp_page_index_run(index, side->object, number);
-
-	if (run && run->page <= side->page) {
-		*pages = run->page + run->pages - side->page;
-		return run;
-	}
-	*pages = (run ? run->page : SP_INDEX_PAGES_END) - side->page;
-	return NULL;
+	return sp_page_index_at(&side->store->index, side->object, side->page, pages);
 }
 
 static bool is_data(const struct sp_index_run *run)

@@ -34,16 +34,13 @@ struct window {
 	struct sp_range range;
 };
 
-/* The run with these pages, all of which are DATA. */
-static const struct window_run *find_run(const struct window *window, uint64_t offset)
-{
-	return sp_array_search(&window->runs, &offset, sp_range_locate);
-}
-
-/* Pages that follow each other in the object do so in the buffer: a piece may be of several runs. */
+/*
+ * Where DATA pages are in the buffer. Pages that follow each other in the object do so there: a
+ * piece may be of several runs.
+ */
 static uint8_t *place_of(const struct window *window, uint64_t offset)
 {
-	const struct window_run *found = find_run(window, offset);
+	const struct window_run *found = sp_array_search(&window->runs, &offset, sp_range_locate);
 
 	return window->buffer + found->position + (offset - found->run.range.start);
 }

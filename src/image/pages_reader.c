@@ -312,22 +312,6 @@ static int read_piece(struct sp_page_store *store, const struct sp_index_run *ru
 	return 0;
 }
 
-/* The run that has the page, or NULL; and how many bytes from `offset` on it is the same for. */
-static const struct sp_index_run *find_run(const struct sp_page_store *store, uint32_t object,
-                                           uint64_t offset, uint64_t *room)
-{
-	uint64_t page = offset / SP_PAGE_SIZE;
-	size_t number = sp_page_index_search(&store->index, object, page);
-	const struct sp_index_run *run = sp_page_index_run(&store->index, object, number);
-
-	if (run && run->page <= page) {
-		*room = (run->page + run->pages) * SP_PAGE_SIZE - offset;
-		return run;
-	}
-	*room = run ? run->page * SP_PAGE_SIZE - offset : UINT64_MAX;
-	return NULL;
-}
-
 int sp_page_store_read(struct sp_page_store *store, uint32_t object, uint64_t offset, void *buffer,
                        size_t size, struct sp_error *err)
 {
@@ -336,8 +320,10 @@ int sp_page_store_read(struct sp_page_store *store, uint32_t object, uint64_t of
 		return sp_fail(err, EINVAL, "there is nothing at %#" PRIx64 " in a checkpoint",
 		               offset);
 	while (size > 0) {
-		uint64_t room;
-		const struct sp_index_run *run = find_run(store, object, offset, &room);
+		uint64_t pages;
+		const struct sp_index_run *run =
+		        sp_page_index_at(&store->index, object, offset / SP_PAGE_SIZE, &pages);
+		uint64_t room = pages * SP_PAGE_SIZE - offset % SP_PAGE_SIZE;
 		size_t piece = size < room ? size : (size_t)room;
 		int rc = read_piece(store, run, offset, buffer, piece, err);
 

@@ -73,7 +73,7 @@ expect_restored "$pid" c0 c1 c2 c4 c8 c12 branch c13 c14
 ok "$TEST_NAME/every member is restored"
 
 "$sealpoint" restore c3 --detach >out 2>&1 && die "a pre-dump was restored"
-grep -q 'it is a pre-dump: use a checkpoint' out || die "a pre-dump is refused with: $(<out)"
+grep -q 'it is a pre-dump; use a checkpoint' out || die "a pre-dump is refused with: $(<out)"
 ok "$TEST_NAME/a pre-dump is refused"
 
 # Mappings that are replaced while they are looked at keep nobody from saving the program, now or later.

@@ -96,7 +96,7 @@ answers "inspect memory only" "holds .*memory only, as a parent for others" "$se
 answers "verify memory only" "ahead is intact" "$sealpoint" verify ahead
 answers "diff with memory only" "" "$sealpoint" diff ahead saved
 answers "merge memory only" "merged 1 checkpoint into ahead.merged" "$sealpoint" merge ahead -o ahead.merged
-refuses "restore memory only" "ahead holds memory only, it is a pre-dump: use a checkpoint that stands on it" \
+refuses "restore memory only" "ahead holds memory only, it is a pre-dump; use a checkpoint that stands on it" \
 	"$sealpoint" restore ahead --detach
 refuses "core of memory only" "ahead holds memory only" "$sealpoint" core ahead -o core.ahead
 

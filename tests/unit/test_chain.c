@@ -362,7 +362,7 @@ static void memory_alone_is_a_parent_and_no_program(void **state)
 	checkpoint = open_member(&scratch, 0);
 	assert_int_equal(sp_checkpoint_need_program(checkpoint, &err), -ENODATA);
 	assert_says(&err,
-	            "holds memory only, it is a pre-dump: use a checkpoint that stands on it");
+	            "holds memory only, it is a pre-dump; use a checkpoint that stands on it");
 	sp_checkpoint_close(checkpoint);
 
 	fixture->thread_count = 2;
