@@ -211,7 +211,10 @@ extern const struct sp_file_kind *const sp_file_kinds[];
 extern const struct sp_facet *const sp_facets[];
 
 const struct sp_file_kind *sp_file_kind_by_name(const char *name);
-/** Tells, to those who want to know all, how many descriptors are of each kind; `kinds` has one for each. */
+/**
+ * Tells those who want to know all (--verbose) how many descriptors are of each kind; `kinds` has
+ * one for each.
+ */
 void sp_tell_kinds(struct sp_log *log, const struct sp_array *kinds);
 const struct sp_facet *sp_facet_by_name(const char *name);
 

@@ -185,7 +185,6 @@ static int compare(struct sp_file_builder *builder, const Sealpoint__OpenFile *f
 	struct mapped mapped = mapped_part(builder->checkpoint, file->id);
 	uint64_t size = (uint64_t)now->st_size;
 	uint64_t needed = sp_page_up(message->size);
-
 	bool same_build = mapped.executable && message->build_id.len;
 
 	if (message->generated)

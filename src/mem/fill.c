@@ -15,13 +15,13 @@
  * after it, and a zero page that was populated is again: a program's resident size survives.
  */
 #include "mem/rebuild.h"
-#include "remote/userfaultfd.h"
 
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/kernel_abi.h"
 #include "base/log.h"
 #include "mem/page_scan.h"
+#include "remote/userfaultfd.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -112,10 +112,8 @@ static int open_userfaultfd(struct filler *filler, struct sp_error *err)
 	struct sp_error refused = {0};
 	sp_cleanup_close int fd = sp_remote_userfaultfd(build->remote, &refused);
 
-	if (fd < 0 && sp_process_is_ending(build->remote->process)) {
-		*err = refused;
-		return fd;
-	}
+	if (fd < 0 && sp_process_is_ending(build->remote->process))
+		return sp_fail(err, refused.code, "%s", refused.message);
 	if (fd < 0) {
 		sp_verbose(build->log, "%s: filling memory the slower way", refused.message);
 		return 0;

@@ -20,6 +20,7 @@
  * program's own, ... Takes a list read while the process is stopped.
  */
 int sp_memory_check(pid_t pid, const struct sp_array *vmas, struct sp_error *err);
+
 /** Which pages are saved: what a dump that tracks writes adds to sp_memory_save(). */
 struct sp_memory_selection {
 	/*
@@ -35,8 +36,8 @@ struct sp_memory_selection {
 	 */
 	bool running;
 	/*
-	 * Not NULL: pages with contents that are better held (track/hold.h) than read are not added but
-	 * listed here, for sp_memory_save_listed().
+	 * Not NULL: of `changed`, which must be given then, pages with contents that are better held
+	 * (track/hold.h) than read are not added but listed here, for sp_memory_save_listed().
 	 */
 	struct sp_memory_list *list;
 };
