@@ -14,7 +14,8 @@
  * read from outside, before the checkpoint is made or after it; in some steps its second thread goes on
  * writing while the checkpoint is made, in an order that says what must be in memory.
  *
- * The last line sums up. Exit status 1, with the mapping and the page, for the first difference.
+ * The last line sums up. Exit status 1, with the mapping and the page, for the first difference; so for a
+ * subject that ends, and for a step that takes longer than STEP_S.
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
@@ -38,12 +39,15 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <sys/mount.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+
+#define STEP_S 180 /* generous: the machine may be busy; what hangs never ends */
 
 static struct {
 	uint64_t seed;
@@ -53,7 +57,7 @@ static struct {
 
 static struct {
 	pid_t pid;
-	int commands, done;
+	int pidfd, commands, done;
 } subject;
 
 static struct {
@@ -67,10 +71,12 @@ static pid_t driver;
 
 /* --- telling --- */
 
+/* The first thread that fails is the only one that says so. */
 static void fail(const char *format, ...)
 {
 	va_list args;
 
+	flockfile(stdout);
 	printf("seed %" PRIu64 ", step %u, %s: ", options.seed, step, phase);
 	va_start(args, format);
 	vprintf(format, args);
@@ -87,6 +93,37 @@ static void need(int rc, const struct sp_error *err, const char *what)
 {
 	if (rc < 0)
 		fail("%s: %s", what, err->message);
+}
+
+/* --- the watchdog --- */
+
+static _Atomic uint64_t step_began_ns;
+
+/* Whatever the driver waits for just then: the subject must not end, nor a step go on for ever. */
+static void *watch(void *unused)
+{
+	struct pollfd polled = {.fd = subject.pidfd, .events = POLLIN};
+
+	while (poll(&polled, 1, 1000) <= 0)
+		if (sp_now_ns() - atomic_load(&step_began_ns) > STEP_S * SP_NS_PER_S)
+			fail("it takes longer than %d s", STEP_S);
+	fail("the subject has ended");
+	return unused;
+}
+
+static pthread_t start_watchdog(void)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, watch, NULL))
+		fail("no thread can be started");
+	return thread;
+}
+
+static void stop_watchdog(pthread_t thread)
+{
+	pthread_cancel(thread);
+	pthread_join(thread, NULL);
 }
 
 /* --- an image against a snapshot: pages --- */
@@ -301,8 +338,10 @@ static void compare_shared(const struct sp_checkpoint *image)
 		snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, subject.pid,
 		         vma->start, vma->end);
 		fd = open(path, O_RDONLY | O_CLOEXEC);
-		if (fd < 0)
+		if (fd < 0 && errno == ENOENT)
 			continue; /* neighbours that have become one mapping */
+		if (fd < 0)
+			fail("cannot open %s: %s", path, strerror(errno));
 		if (fstat(fd, &stat) < 0 || (uint64_t)stat.st_size != size)
 			fail("%s has %" PRIu64 " bytes in the image, not %" PRId64, vma->path, size,
 			     (int64_t)stat.st_size);
@@ -426,8 +465,7 @@ static void start_subject(void)
 	}
 	close(out);
 	close(null);
-	wait_for(subject.done);
-	wait_until_it_stands();
+	subject.pidfd = pidfd_open(subject.pid, 0);
 }
 
 /* --- restoring --- */
@@ -600,6 +638,7 @@ static void one_step(unsigned *first)
 	struct sp_array live, saved;
 	struct sp_error err = {0};
 
+	atomic_store(&step_began_ns, sp_now_ns());
 	phase = "in the step";
 	command(CHANGING_STEP, randomness);
 	executed = has_executed();
@@ -685,16 +724,22 @@ int main(int argc, char **argv)
 	uint64_t started = sp_now_ns();
 	unsigned first = 0;
 	struct sp_error err = {0};
+	pthread_t watchdog;
 
 	parse(argc, argv);
 	driver = getpid();
 	randomness = changing_mix(options.seed);
 	start_subject();
+	atomic_store(&step_began_ns, started);
+	watchdog = start_watchdog();
+	wait_for(subject.done);
+	wait_until_it_stands();
 	has_executed();
 	for (step = 0; step <= options.steps; step++)
 		one_step(&first);
 	phase = "ending";
 	need(sp_tracking_stop(subject.pid, &err), &err, "track stop");
+	stop_watchdog(watchdog);
 	kill(subject.pid, SIGKILL);
 	waitpid(subject.pid, NULL, 0);
 	remove_chain(first, options.steps);
