@@ -71,8 +71,12 @@ int sp_xstate_convert(struct sp_registers *registers, const uint8_t *saved, size
 void sp_registers_for_new_task(struct user_regs_struct *general);
 /**
  * A call that was interrupted before shows the number of restart_syscall(2), which only the task
- * that has the restart block can go on with. Puts its own number back if the code before the
- * instruction pointer tells it: `code` are the `size` bytes there.
+ * that has the restart block can go on with.
+ */
+bool sp_has_forgotten_call(const struct user_regs_struct *general);
+/**
+ * Puts the number of such a call back if the code before the instruction pointer tells it: `code`
+ * are the `size` bytes there.
  */
 void sp_recall_system_call(struct user_regs_struct *general, const uint8_t *code, size_t size);
 #define SP_RECALL_CODE_SIZE 24

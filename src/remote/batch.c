@@ -2,7 +2,6 @@
 #include "remote/remote.h"
 
 #include "base/error.h"
-#include "base/kernel_abi.h"
 #include "remote/remote_internal.h"
 
 #include <errno.h>

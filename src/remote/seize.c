@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/kernel_abi.h"
-#include "proc/file.h"
 #include "proc/maps.h"
 #include "proc/stat.h"
 #include "remote/collector.h"
@@ -315,9 +314,18 @@ static void find_rseq_abort(struct sp_process *process, struct sp_thread *thread
 		thread->rseq_abort = section.abort_ip;
 }
 
-static int read_thread(struct sp_process *process, struct sp_thread *thread, struct sp_error *err)
+static void recall_system_call(pid_t pid, struct user_regs_struct *general)
 {
 	uint8_t code[SP_RECALL_CODE_SIZE];
+
+	if (sp_has_forgotten_call(general) &&
+	    !sp_process_read(pid, sp_instruction_pointer(general) - sizeof(code), code,
+	                     sizeof(code), NULL))
+		sp_recall_system_call(general, code, sizeof(code));
+}
+
+static int read_thread(struct sp_process *process, struct sp_thread *thread, struct sp_error *err)
+{
 	int rc = sp_registers_get(thread->tid, &thread->raw, err);
 
 	if (rc)
@@ -330,9 +338,7 @@ static int read_thread(struct sp_process *process, struct sp_thread *thread, str
 	thread->saved = thread->raw.general;
 	if (thread->rseq_abort)
 		sp_set_instruction_pointer(&thread->saved, thread->rseq_abort);
-	if (!sp_process_read(process->pid, sp_instruction_pointer(&thread->saved) - sizeof(code),
-	                     code, sizeof(code), NULL))
-		sp_recall_system_call(&thread->saved, code, sizeof(code));
+	recall_system_call(process->pid, &thread->saved);
 	sp_registers_for_new_task(&thread->saved);
 	return 0;
 }

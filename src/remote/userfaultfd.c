@@ -11,7 +11,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "proc/fdinfo.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -90,11 +90,14 @@ static bool uses_restart_block(uint32_t number)
 	       number == SYS_futex;
 }
 
+bool sp_has_forgotten_call(const struct user_regs_struct *general)
+{
+	return general->orig_rax == SYS_restart_syscall;
+}
+
 /* The last "mov $number, %eax" (or %rax, whose last byte before the number is 0xc0). */
 void sp_recall_system_call(struct user_regs_struct *general, const uint8_t *code, size_t size)
 {
-	if (general->orig_rax != SYS_restart_syscall)
-		return;
 	for (size_t end = size - SYSCALL_INSTRUCTION_SIZE; end > sizeof(uint32_t); end--) {
 		uint8_t opcode = code[end - sizeof(uint32_t) - 1];
 		uint32_t number;
