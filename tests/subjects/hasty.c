@@ -1,7 +1,6 @@
 /*
- * Memory that is written as fast as it can be, by several threads, in more places than can be copied
- * before they change again. Everything is written twice, as in writing.c. What else it does is said by
- * its arguments:
+ * Twins that several threads write as fast as they can, in more places than can be copied before they
+ * change again. What else it does is said by its arguments:
  *
  *	discard	gives pages back (MADV_DONTNEED)
  *	read	lets the kernel write (read(2)), which must not fail
@@ -11,42 +10,22 @@
  *
  * subject: modes=none
  */
-#include "mapping.h"
+#include "twins.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/wait.h>
 
 #define THREADS 2
-#define TWIN_PAGES (16384UL)
+#define TWIN_PAGES 16384UL
 #define CHUNK_PAGES 128UL
 #define STACK_SIZE (64UL << 10)
 
-struct twins {
-	uint64_t seed, round;
-	uint8_t *left, *right;
-	uint8_t *elsewhere; /* a free place for a chunk */
-};
-
 static struct twins twins[THREADS];
+static uint8_t *elsewhere[THREADS]; /* of each, a free place for a chunk */
 static uint8_t *stack;
 static int file;
 static bool discards, reads, threads, remaps, forks;
-
-static uint64_t next_random(uint64_t *seed)
-{
-	*seed = *seed * 6364136223846793005ULL + 1442695040888963407ULL;
-	return *seed >> 33;
-}
-
-static void write_both(struct twins *pair, uint64_t page)
-{
-	pair->round++;
-	for (size_t i = 0; i < PAGE; i += 1024) {
-		memcpy(pair->left + page * PAGE + i, &pair->round, sizeof(pair->round));
-		memcpy(pair->right + page * PAGE + i, &pair->round, sizeof(pair->round));
-	}
-}
 
 static void read_both(struct twins *pair, uint64_t page)
 {
@@ -66,14 +45,13 @@ static void map_anew(void *at)
 
 static void move_there_and_back(struct twins *pair, uint8_t *at)
 {
+	uint8_t *away = elsewhere[pair - twins];
 	size_t size = CHUNK_PAGES * PAGE;
 
-	subject_need(mremap(at, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, pair->elsewhere) ==
-	                     pair->elsewhere,
-	             "mremap");
-	subject_need(mremap(pair->elsewhere, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at,
+	subject_need(mremap(at, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, away) == away, "mremap");
+	subject_need(mremap(away, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at,
 	             "mremap back");
-	mmap(pair->elsewhere, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	mmap(away, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
 static void remap_both(struct twins *pair, uint64_t page)
@@ -92,20 +70,19 @@ static void remap_both(struct twins *pair, uint64_t page)
 
 static void step(struct twins *pair)
 {
-	uint64_t choice = next_random(&pair->seed);
-	uint64_t page = next_random(&pair->seed) % (TWIN_PAGES - 16), count = 1 + choice % 16;
+	uint64_t choice = twins_random(pair);
+	uint64_t page = twins_random(pair) % (TWIN_PAGES - 16), count = 1 + choice % 16;
 
 	choice = choice / 16 % 256;
 	if (discards && choice < 8) {
-		madvise(pair->left + page * PAGE, count * PAGE, MADV_DONTNEED);
-		madvise(pair->right + page * PAGE, count * PAGE, MADV_DONTNEED);
+		twins_discard(pair, page, count);
 	} else if (reads && choice < 16) {
 		read_both(pair, page);
 	} else if (remaps && choice == 16) {
 		remap_both(pair, page);
 	} else {
 		for (uint64_t i = 0; i < count; i++)
-			write_both(pair, page + i);
+			twins_write(pair, page + i);
 	}
 }
 
@@ -149,7 +126,7 @@ static void *forking(void *argument)
 
 		if (child == 0) {
 			for (uint64_t page = 0; page < TWIN_PAGES; page += 64)
-				write_both(pair, page);
+				twins_write(pair, page);
 			_exit(7);
 		}
 		waitpid(child, &status, 0);
@@ -158,20 +135,6 @@ static void *forking(void *argument)
 		usleep(200000);
 	}
 	return NULL;
-}
-
-static void check_twins(const struct twins *pair)
-{
-	for (uint64_t page = 0; page < TWIN_PAGES; page++)
-		if (!subject_check(
-		            !memcmp(pair->left + page * PAGE, pair->right + page * PAGE, PAGE),
-		            "page %llu differs from its twin", (unsigned long long)page))
-			return;
-}
-
-static uint8_t *new_memory(uint64_t pages, int protection)
-{
-	return mapping_new(pages * PAGE, protection, MAP_PRIVATE | MAP_ANONYMOUS);
 }
 
 int main(int argc, char **argv)
@@ -188,12 +151,10 @@ int main(int argc, char **argv)
 	file = open("/proc/self/exe", O_RDONLY);
 	subject_need(file >= 0, "a file");
 	for (size_t i = 0; i < THREADS; i++) {
-		twins[i].seed = i + 1;
-		twins[i].left = new_memory(TWIN_PAGES + STACK_SIZE / PAGE, PROT_READ | PROT_WRITE);
-		twins[i].right = new_memory(TWIN_PAGES, PROT_READ | PROT_WRITE);
-		twins[i].elsewhere = new_memory(CHUNK_PAGES, PROT_NONE);
+		twins[i] = twins_new(TWIN_PAGES, STACK_SIZE, i + 1);
+		elsewhere[i] = mapping_new(CHUNK_PAGES * PAGE, PROT_NONE, MAP_PRIVATE);
 		for (uint64_t page = 0; page < TWIN_PAGES; page++)
-			write_both(&twins[i], page);
+			twins_write(&twins[i], page);
 		subject_need(!pthread_create(&writers[i], NULL, writing, &twins[i]), "a thread");
 	}
 	stack = twins[0].left + TWIN_PAGES * PAGE;
@@ -204,7 +165,7 @@ int main(int argc, char **argv)
 	pthread_join(forker, NULL);
 	for (size_t i = 0; i < THREADS; i++) {
 		pthread_join(writers[i], NULL);
-		check_twins(&twins[i]);
+		twins_check(&twins[i]);
 	}
 	return subject_end();
 }
