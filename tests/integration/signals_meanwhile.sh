@@ -23,13 +23,32 @@ expect_signals() { # WHEN VALUE...
 # Around the first remote calls, in the middle, at the end, and afterwards.
 delay() { echo $(((RANDOM % 4) * (RANDOM % 8000))); }
 
+# Runs a command while the subject gets all four signals with this value, which have been sent when it returns.
+while_signalled() { # VALUE COMMAND...
+	"$test_tools/queue_signals" "$SUBJECT_PID" "$1" "$(delay)" &
+	local sender=$!
+	"${@:2}"
+	wait $sender || die "the signals with value $1 cannot be sent"
+}
+
+# Restores the image again and again, with a value each time, and lets the program go when `$2 VALUE` is true.
+expect_restored() { # HOW READY
+	for value in $rounds; do
+		while_signalled "$value" restore_detached image
+		wait_until 10 "$2" "$value" || die "restore $value: only $(grep " $value\$" out | tr '\n' ' ')arrived"
+		let_go
+		expect_pass "$SUBJECT_PID" 10
+		expect_signals "$1 while it is restored" "$value"
+		rewind_subject
+	done
+	rm -r image
+	ok "$TEST_NAME/$1"
+}
+
 rounds=$(seq 12)
 start_subject signalled
 for value in $rounds; do
-	"$test_tools/queue_signals" "$SUBJECT_PID" "$value" "$(delay)" &
-	sender=$!
-	dump "$SUBJECT_PID" image --leave-running
-	wait $sender
+	while_signalled "$value" dump "$SUBJECT_PID" image --leave-running
 	wait_until 10 arrived "$value" || die "dump $value: only $(grep " $value\$" out | tr '\n' ' ')arrived"
 	rm -r image
 done
@@ -37,37 +56,14 @@ done
 expect_signals "handled while it is dumped" $rounds
 rewind_subject
 dump_and_reap "$SUBJECT_PID" image
-for value in $rounds; do
-	"$test_tools/queue_signals" "$SUBJECT_PID" "$value" "$(delay)" &
-	sender=$!
-	restore_detached image
-	wait $sender
-	wait_until 10 arrived "$value" || die "restore $value: only $(grep " $value\$" out | tr '\n' ' ')arrived"
-	let_go
-	expect_pass "$SUBJECT_PID" 10
-	expect_signals "handled while it is restored" "$value"
-	rewind_subject
-done
-ok "$TEST_NAME/handled"
-rm -r image
+expect_restored handled arrived
 
 start_subject signalled blocks
-"$test_tools/queue_signals" "$SUBJECT_PID" 1 0 &
-dump "$SUBJECT_PID" image --leave-running
+while_signalled 1 dump "$SUBJECT_PID" image --leave-running
 let_go
 expect_pass "$SUBJECT_PID" 10
 expect_signals "blocked while it is dumped" 1
 rm -r image
 start_subject signalled blocks
 dump_and_reap "$SUBJECT_PID" image
-for value in $rounds; do
-	"$test_tools/queue_signals" "$SUBJECT_PID" "$value" "$(delay)" &
-	sender=$!
-	restore_detached image
-	wait $sender
-	let_go
-	expect_pass "$SUBJECT_PID" 10
-	expect_signals "blocked while it is restored" "$value"
-	rewind_subject
-done
-ok "$TEST_NAME/blocked"
+expect_restored blocked : # they arrive when it is let go
