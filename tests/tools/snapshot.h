@@ -108,12 +108,14 @@ struct mapping {
 	char name[128];
 };
 
-static void add_mapping(struct sp_array *mappings, struct mapping mapping)
+static void add_mapping(struct sp_array *mappings, const char *name, struct mapping mapping)
 {
 	struct mapping *last = mappings->count ? sp_array_at(mappings, mappings->count - 1) : NULL;
 	uint64_t size = last ? sp_range_size(last->range) : 0;
 	struct mapping joined;
 
+	mapping.flags &= ~(uint64_t)SP_VMA_UFFD;
+	snprintf(mapping.name, sizeof(mapping.name), "%s", name);
 	if (!sp_vma_kind_maps_file((enum sp_vma_kind)mapping.kind))
 		mapping.offset = 0;
 	if (last && last->range.end == mapping.range.start) {
@@ -136,18 +138,17 @@ static struct sp_array mappings_of_snapshot(const struct snapshot *snapshot)
 
 	for (size_t i = 0; i < snapshot->vmas.count; i++) {
 		const struct sp_vma *vma = sp_array_at(&snapshot->vmas, i);
-		struct mapping mapping;
 
-		memset(&mapping, 0, sizeof(mapping));
-		mapping.range = vma->range;
-		mapping.kind = vma->kind;
-		mapping.prot = (uint64_t)vma->prot;
-		mapping.flags = vma->flags & ~(uint32_t)SP_VMA_UFFD;
-		mapping.offset = vma->offset;
-		mapping.page_shift = vma->page_shift;
-		mapping.key = (uint64_t)vma->protection_key;
-		snprintf(mapping.name, sizeof(mapping.name), "%s", vma->path);
-		add_mapping(&mappings, mapping);
+		add_mapping(&mappings, vma->path,
+		            (struct mapping){
+		                    .range = vma->range,
+		                    .kind = vma->kind,
+		                    .prot = (uint64_t)vma->prot,
+		                    .flags = vma->flags,
+		                    .offset = vma->offset,
+		                    .page_shift = vma->page_shift,
+		                    .key = (uint64_t)vma->protection_key,
+		            });
 	}
 	return mappings;
 }
@@ -158,18 +159,17 @@ static struct sp_array mappings_of_image(const struct sp_checkpoint *image)
 
 	for (size_t i = 0; i < image->vmas.count; i++) {
 		const Sealpoint__Vma *vma = sp_array_pointer(&image->vmas, i);
-		struct mapping mapping;
 
-		memset(&mapping, 0, sizeof(mapping));
-		mapping.range = (struct sp_range){vma->start, vma->end};
-		mapping.kind = vma->kind;
-		mapping.prot = vma->prot;
-		mapping.flags = vma->flags & ~(uint32_t)SP_VMA_UFFD;
-		mapping.offset = vma->offset;
-		mapping.page_shift = vma->page_shift;
-		mapping.key = (uint64_t)vma->protection_key;
-		snprintf(mapping.name, sizeof(mapping.name), "%s", vma->path);
-		add_mapping(&mappings, mapping);
+		add_mapping(&mappings, vma->path,
+		            (struct mapping){
+		                    .range = {vma->start, vma->end},
+		                    .kind = vma->kind,
+		                    .prot = vma->prot,
+		                    .flags = vma->flags,
+		                    .offset = vma->offset,
+		                    .page_shift = vma->page_shift,
+		                    .key = (uint64_t)vma->protection_key,
+		            });
 	}
 	return mappings;
 }
