@@ -42,7 +42,9 @@ int sp_room_explain(pid_t pid, struct sp_error *err)
 {
 	sp_cleanup_free char *limits = NULL, *status = NULL;
 
-	if (sp_proc_read(pid, "limits", &limits, NULL, NULL) ||
+	/* EAGAIN: what is locked. */
+	if ((err->code != ENOMEM && err->code != EAGAIN) ||
+	    sp_proc_read(pid, "limits", &limits, NULL, NULL) ||
 	    sp_status_read(pid, pid, &status, NULL))
 		return -err->code;
 	for (size_t i = 0; i < SP_COUNT_OF(rooms); i++) {

@@ -7,9 +7,9 @@
 struct sp_error;
 
 /**
- * After a failure to map the temporary pages: where a limit of the process leaves no room for them
- * (RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK), `err` becomes a sentence that names it and says how to
- * raise it. Returns the error's negative errno.
+ * After a failure to take control: where it was for want of memory, and a limit of the process leaves
+ * no room for the temporary pages (RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK), `err` becomes a sentence
+ * that names it and says how to raise it. Returns the error's negative errno.
  */
 int sp_room_explain(pid_t pid, struct sp_error *err);
 

@@ -66,14 +66,23 @@ static inline void end(pid_t pid)
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
+static inline int try_to_take(struct sp_process *process, struct sp_remote *remote, pid_t pid,
+                              struct sp_error *err)
+{
+	struct sp_foothold foothold;
+	int rc = sp_foothold_find(pid, (struct sp_range){0}, &foothold, err);
+
+	if (!rc)
+		rc = sp_process_seize(process, pid, DEADLINE, err);
+	return rc ? rc
+	          : sp_remote_open(remote, process, sp_process_leader(process), &foothold, err);
+}
+
 static inline void take(struct sp_process *process, struct sp_remote *remote, pid_t pid)
 {
 	struct sp_error err = {0};
-	struct sp_foothold foothold;
 
-	assert_int_equal(sp_foothold_find(pid, (struct sp_range){0}, &foothold, &err), 0);
-	if (sp_process_seize(process, pid, DEADLINE, &err) ||
-	    sp_remote_open(remote, process, sp_process_leader(process), &foothold, &err))
+	if (try_to_take(process, remote, pid, &err))
 		fail_msg("%s", err.message);
 }
 

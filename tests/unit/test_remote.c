@@ -14,6 +14,7 @@
 #include "base/io.h"
 #include "proc/maps.h"
 #include "proc/status.h"
+#include "remote/room.h"
 #include "unit/remote_target.h"
 
 #include <errno.h>
@@ -27,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <ucontext.h>
@@ -367,7 +369,7 @@ static void single_call_runs_alone(void **state)
 /* --- healing --- */
 
 /*
- * In a process of its own: takes the target, runs `until` steps of a fixed sequence, and is killed.
+ * In a process of its own: takes the target, runs `steps` steps of a fixed sequence, and is killed.
  */
 static void die_after(pid_t pid, int steps)
 {
@@ -378,11 +380,8 @@ static void die_after(pid_t pid, int steps)
 		struct sp_process process;
 		struct sp_remote remote;
 		struct sp_error err = {0};
-		struct sp_foothold foothold;
 
-		if (sp_foothold_find(pid, (struct sp_range){0}, &foothold, &err) ||
-		    sp_process_seize(&process, pid, DEADLINE, &err) ||
-		    sp_remote_open(&remote, &process, sp_process_leader(&process), &foothold, &err))
+		if (try_to_take(&process, &remote, pid, &err))
 			_exit(1);
 		for (int i = 0; i < steps; i++)
 			if (sp_remote_drive(
@@ -600,6 +599,31 @@ static void refusals_name_the_process(void **state)
 	assert_int_equal(sp_process_seize(&process, pid, DEADLINE, &err), -ESRCH);
 }
 
+/* --- limits --- */
+
+static void has_reached_its_limit(int ready)
+{
+	const struct rlimit limit = {1 << 20, RLIM_INFINITY};
+
+	if (setrlimit(RLIMIT_AS, &limit))
+		_exit(90);
+	sleeper(ready);
+}
+
+static void limit_explains_only_the_want_of_memory(void **state)
+{
+	pid_t pid = start(has_reached_its_limit);
+	struct sp_error err = {0};
+
+	sp_fail(&err, ENOMEM, "cannot map");
+	assert_int_equal(sp_room_explain(pid, &err), -ENOMEM);
+	assert_non_null(strstr(err.message, "has reached RLIMIT_AS"));
+	sp_fail(&err, EPERM, "may not");
+	assert_int_equal(sp_room_explain(pid, &err), -EPERM);
+	assert_string_equal(err.message, "may not");
+	end(pid);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -623,6 +647,7 @@ int main(void)
 	        cmocka_unit_test(interrupted_calls_go_on),
 	        cmocka_unit_test(stopped_process_stays_stopped),
 	        cmocka_unit_test(refusals_name_the_process),
+	        cmocka_unit_test(limit_explains_only_the_want_of_memory),
 	};
 
 	return cmocka_run_group_tests_name("remote", tests, NULL, NULL);
