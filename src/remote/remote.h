@@ -12,8 +12,8 @@
  * The target gets one temporary mapping: a code page with the runner and data pages for the calls,
  * strings and structures of a batch. From the first changed register to the last, a signal frame
  * with the original registers lies in the target (remote/foothold.h), so that a target whose tracer
- * is killed unmaps the temporary pages and goes on as if nothing had happened (D3). What that does
- * not cover yet: a target without a complete foothold.
+ * is killed unmaps the temporary pages and goes on as if nothing had happened (D3); a target without a
+ * complete foothold does not always.
  *
  * A batch costs one stop (about 10 us) whatever its length; under seccomp two for each call,
  * because there nothing but rt_sigreturn(2) may ever run that nobody traces. Not thread safe:
