@@ -37,7 +37,8 @@ fi
 for mode in kill running twice delta; do
 	mkdir "$mode"
 	cd "$mode" || exit 1
-	TEST_DIR=$PWD TEST_NAME=$TEST_NAME/$mode bash "$TOP/tests/subject.sh" swapped "$mode"
+	TEST_DIR=$PWD TEST_NAME=$TEST_NAME/$mode bash "$TOP/tests/subject.sh" swapped "$mode" ||
+		not_ok "$TEST_NAME/$mode" "exit status $?"
 	cat dump.log restore.log
 	cd ..
 done

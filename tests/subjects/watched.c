@@ -7,12 +7,7 @@
  */
 #include "mapping.h"
 
-#include <sys/prctl.h>
-
-#ifndef PR_SET_VMA
-#define PR_SET_VMA 0x53564d41
-#define PR_SET_VMA_ANON_NAME 0
-#endif
+#include "base/kernel_abi.h"
 
 static volatile uint8_t *named(const char *name, size_t pages)
 {

@@ -293,8 +293,10 @@ static void unstoppable_process_is_refused_in_time(void **state)
 	struct sp_process process;
 	struct sp_error err = {0};
 	pid_t pid = start(waits_for_its_vfork_child);
+	struct sp_stat stat;
 
-	nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+	while (!sp_stat_read(pid, pid, &stat, NULL) && stat.state != 'D')
+		sched_yield();
 	assert_int_equal(sp_process_seize(&process, pid, sp_now_ns() + 100000000, &err),
 	                 -ETIMEDOUT);
 	assert_non_null(strstr(err.message, "vfork child"));
