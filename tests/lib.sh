@@ -230,6 +230,13 @@ start_program() { # COMMAND...
 	PROGRAM_PID=$!
 }
 
+# Was a command refused because another one is saving the same process? That one is met as the user of the session or, in
+# the freeze, as the tracer.
+refused_for_another_command() { # LOG PID
+	grep -q "another command is just saving what process $2 .*wait until it has ended" "$1" ||
+		grep -q "process $2 .* is already traced by process [0-9]* (sealpoint)" "$1"
+}
+
 # Sends a line to a server on this machine and prints what it answers until it closes the connection.
 ask() { # PORT REQUEST
 	local socket

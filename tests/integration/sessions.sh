@@ -26,6 +26,17 @@ expect_full() { # CASE WORDS
 
 status_of() { "$sealpoint" track status "$pid" --json | sed -n "s/.*\"$1\": \"\?\([0-9a-z]*\).*/\1/p"; }
 
+# Starts a program that becomes another one when there is a trigger. Sets pid. Its words on the command line tell nothing:
+# those who start it have them too, before they become it.
+start_to_exec() {
+	rm -f trigger
+	: >program.log
+	# shellcheck disable=SC2016
+	start_program bash -c 'echo RUNS; until [[ -s trigger ]]; do :; done; exec sleep 1000'
+	pid=$PROGRAM_PID
+	wait_until 10 grep -q RUNS program.log || die "the program does not start"
+}
+
 # Starts a dump and stops it when it has cut, but not committed yet. Sets HELD.
 hold_dump() {
 	local before try
@@ -79,8 +90,7 @@ expect_full "a killed dump" "it is not the last that was cut"
 
 hold_dump
 "$sealpoint" dump "$pid" -o second --leave-running --parent "c$images" >second.log 2>&1 && die "two dumps at a time"
-grep -q "another command is just saving what process $pid .*wait until it has ended" second.log ||
-	die "two dumps at a time: $(<second.log)"
+refused_for_another_command second.log "$pid" || die "two dumps at a time: $(<second.log)"
 kill -CONT "$HELD"
 wait "$HELD" || die "the first of two dumps: $(<held.log)"
 ok "$TEST_NAME/two dumps at a time"
@@ -115,7 +125,8 @@ ok "$TEST_NAME/another user's session"
 kill -KILL "$pid"
 wait "$pid" 2>/dev/null
 wait_until 10 is_gone "$holder" || die "the holder has survived its program"
-rewind_subject
+: >go
+: >out # the READY of the one before is not its own
 echo $((pid - 1)) >/proc/sys/kernel/ns_last_pid
 exec_alone "$subjects/writing" <go >out 2>&1 &
 [[ $! == "$pid" ]] || die "the process id was not used again"
@@ -125,10 +136,7 @@ kill -KILL "$pid"
 wait "$pid" 2>/dev/null
 
 # Another program in the same process.
-# shellcheck disable=SC2016
-start_program bash -c 'until [[ -s trigger ]]; do :; done; exec sleep 1000'
-pid=$PROGRAM_PID
-wait_until 10 grep -q trigger "/proc/$pid/cmdline" || die "the program does not start"
+start_to_exec
 dump "$pid" d0 --leave-running --track
 rm -rf "c$images" && mv d0 "c$images"
 expect_delta "before execve"
@@ -141,11 +149,7 @@ is_gone "$holder" || die "the holder of the program before execve is still there
 kill -KILL "$pid"
 wait "$pid" 2>/dev/null
 
-rm trigger
-# shellcheck disable=SC2016
-start_program bash -c 'until [[ -s trigger ]]; do :; done; exec sleep 1000'
-pid=$PROGRAM_PID
-wait_until 10 grep -q trigger "/proc/$pid/cmdline" || die "the program does not start"
+start_to_exec
 "$sealpoint" track start "$pid" --quiet || die "cannot begin to track"
 echo go >trigger
 wait_until 10 is_sleep || die "no sleep"

@@ -38,7 +38,7 @@ for signal in TERM KILL; do
 	wait_until 20 grep -q frozen seen.log || die "no snapshot: $(<seen.log)"
 	is_untracked && die "the session of a snapshot that is running is not seen"
 	"$sealpoint" dump "$pid" -o other --leave-running >other.log 2>&1 && die "a dump in between"
-	grep -q "another command is just saving what process $pid" other.log || die "refused with: $(<other.log)"
+	refused_for_another_command other.log "$pid" || die "refused with: $(<other.log)"
 	kill -s "$signal" "$victim"
 	wait "$victim" 2>/dev/null
 	wait_until 10 is_untracked || die "after SIG$signal the session is left behind"
