@@ -32,16 +32,16 @@
 
 /* --- descriptors and state --- */
 
-static int add_mapped_files(struct dump *dump, struct sp_error *err)
+static int add_mapped_files(struct dump *dump, struct task *task, struct sp_error *err)
 {
-	for (size_t i = 0; i < dump->vmas.count; i++) {
-		struct sp_vma *vma = sp_array_at(&dump->vmas, i);
+	for (size_t i = 0; i < task->vmas.count; i++) {
+		struct sp_vma *vma = sp_array_at(&task->vmas, i);
 		int rc;
 
 		if (!sp_vma_kind_maps_file(vma->kind))
 			continue;
 		rc = sp_file_table_add_mapping(
-		        &dump->files, dump->process.pid, vma->range, vma->flags & SP_VMA_SHARED,
+		        &dump->files, task->process.pid, vma->range, vma->flags & SP_VMA_SHARED,
 		        vma->flags & SP_VMA_MAY_WRITE, vma->path, &vma->file, err);
 		if (rc)
 			return rc;
@@ -49,37 +49,45 @@ static int add_mapped_files(struct dump *dump, struct sp_error *err)
 	return 0;
 }
 
+static int add_files(struct dump *dump, struct task *task, struct sp_error *err)
+{
+	int rc = sp_file_table_add_process(&dump->files, &task->process, err);
+
+	if (!rc)
+		rc = add_mapped_files(dump, task, err);
+	return rc ? rc
+	          : sp_file_table_add_executable(&dump->files, task->process.pid, &task->executable,
+	                                         err);
+}
+
+/* All are known before the first is saved: what one process holds may be the other end of a pipe. */
 static int save_files(struct dump *dump, struct sp_error *err)
 {
 	struct sp_file_saver saver = {
-	        .process = &dump->process,
-	        .remote = &dump->remote,
 	        .pages = dump->writer.pages,
 	        .options = &dump->options->kinds,
 	        .table = &dump->files,
 	        .log = dump->options->log,
 	};
-	int rc = sp_file_table_add_process(&dump->files, &dump->process, err);
+	int rc = 0;
 
-	if (!rc)
-		rc = add_mapped_files(dump, err);
-	if (!rc)
-		rc = sp_file_table_add_executable(&dump->files, dump->process.pid,
-		                                  &dump->executable, err);
+	for (size_t i = 0; i < dump->tasks.count && !rc; i++)
+		rc = add_files(dump, sp_dump_task(dump, i), err);
 	return rc ? rc : sp_file_table_save(&dump->files, &saver, &dump->writer.records, err);
 }
 
-static int save_state(struct dump *dump, struct sp_remote *remote, struct sp_error *err)
+static int save_state(struct dump *dump, struct task *task, struct sp_remote *remote,
+                      struct sp_error *err)
 {
 	const struct sp_state_saver state = {
-	        .process = &dump->process,
+	        .process = &task->process,
 	        .remote = remote,
 	        .options = &dump->options->kinds,
 	        .records = &dump->writer.records,
 	        .log = dump->options->log,
-	        .memory_object = dump->memory_object,
-	        .executable = dump->executable,
-	        .last_words = &dump->last_words,
+	        .memory_object = task->memory_object,
+	        .executable = task->executable,
+	        .last_words = &task->last_words,
 	};
 
 	return sp_state_save(&state, err);
@@ -115,12 +123,13 @@ static int list_children(pid_t pid, pid_t tid, char *text, size_t size, pid_t *f
  */
 static int refuse_children(const struct dump *dump, pid_t *child, struct sp_error *err)
 {
-	pid_t pid = dump->process.pid;
+	const struct sp_process *process = &sp_dump_root(dump)->process;
+	pid_t pid = process->pid;
 
 	*child = 0;
-	for (size_t i = 0; i < dump->process.threads.count; i++) {
+	for (size_t i = 0; i < process->threads.count; i++) {
 		char children[256];
-		int rc = list_children(pid, sp_process_thread(&dump->process, i)->tid, children,
+		int rc = list_children(pid, sp_process_thread(process, i)->tid, children,
 		                       sizeof(children), child, err);
 
 		if (rc)
@@ -136,15 +145,15 @@ static int refuse_children(const struct dump *dump, pid_t *child, struct sp_erro
 }
 
 /* The kernel's own code has no state that a record could hold; seizing has tried to avoid this. */
-static void warn_of_vdso(const struct dump *dump)
+static void warn_of_vdso(const struct task *task, struct sp_log *log)
 {
-	for (size_t i = 0; i < dump->process.threads.count; i++) {
-		const struct sp_thread *thread = sp_process_thread(&dump->process, i);
+	for (size_t i = 0; i < task->process.threads.count; i++) {
+		const struct sp_thread *thread = sp_process_thread(&task->process, i);
 		const struct sp_vma *vma =
-		        sp_vma_find(&dump->vmas, sp_instruction_pointer(&thread->saved));
+		        sp_vma_find(&task->vmas, sp_instruction_pointer(&thread->saved));
 
 		if (vma && vma->kind == SP_VMA_VDSO)
-			sp_warn(dump->options->log,
+			sp_warn(log,
 			        "thread %d stands in code of this kernel (the vDSO): the "
 			        "checkpoint can be restored under this very kernel only",
 			        thread->tid);
@@ -156,7 +165,8 @@ static void thaw(struct dump *dump, enum sp_release how)
 	if (!dump->frozen)
 		return;
 	dump->frozen = false;
-	sp_process_release(&dump->process, how);
+	for (size_t i = 0; i < dump->tasks.count; i++)
+		sp_process_release(&sp_dump_task(dump, i)->process, how);
 }
 
 static uint64_t lap(uint64_t *since_ns)
@@ -180,7 +190,7 @@ static int wait_for_child(struct dump *dump, pid_t child, uint64_t deadline_ns,
 		poll(&end, 1, (int)((deadline_ns - now) / SP_NS_PER_MS) + 1);
 	while ((kill(child, 0) == 0 || errno == EPERM) && sp_now_ns() < deadline_ns &&
 	       !sp_interrupt_check(err))
-		sp_process_wait_a_little(&dump->process, &round);
+		sp_process_wait_a_little(&sp_dump_root(dump)->process, &round);
 	return sp_interrupt_check(err);
 }
 
@@ -191,22 +201,23 @@ static int wait_for_child(struct dump *dump, pid_t child, uint64_t deadline_ns,
 static int stop_alone(struct dump *dump, struct sp_error *err)
 {
 	uint64_t deadline = sp_now_ns() + dump->options->timeout_s * SP_NS_PER_S;
+	struct sp_process *process = &sp_dump_root(dump)->process;
 	pid_t child;
 	int rc;
 
 	for (;;) {
-		rc = sp_process_seize(&dump->process, dump->options->pid, deadline, err);
+		rc = sp_process_seize(process, dump->options->pid, deadline, err);
 		if (rc)
 			return rc;
 		dump->frozen = true;
-		rc = sp_sharing_check(&dump->process, err);
+		rc = sp_sharing_check(process, err);
 		if (rc)
 			return rc;
 		rc = refuse_children(dump, &child, err);
 		if (!child || sp_now_ns() >= deadline)
 			return rc;
 		thaw(dump, SP_RELEASE_RUN);
-		sp_process_forget(&dump->process);
+		sp_process_forget(process);
 		if (wait_for_child(dump, child, deadline, err))
 			return -EINTR;
 		if (sp_now_ns() >= deadline)
@@ -215,30 +226,52 @@ static int stop_alone(struct dump *dump, struct sp_error *err)
 	}
 }
 
+static int read_task(struct dump *dump, struct task *task, struct sp_error *err)
+{
+	int rc = sp_namespaces_check(&task->process, err);
+	uint64_t started = sp_now_ns();
+
+	if (!rc)
+		rc = sp_dump_take(dump, task, err);
+	dump->result->freeze.mappings_ns += sp_now_ns() - started;
+	if (!rc)
+		warn_of_vdso(task, dump->options->log);
+	return rc;
+}
+
 static int freeze(struct dump *dump, struct sp_error *err)
 {
 	int rc = stop_alone(dump, err);
-	uint64_t started;
 
-	if (!rc)
-		rc = sp_namespaces_check(&dump->process, err);
-	started = sp_now_ns();
-	if (!rc)
-		rc = sp_dump_take(dump, err);
-	dump->result->freeze.mappings_ns = sp_now_ns() - started;
-	if (rc)
-		return rc;
-	warn_of_vdso(dump);
-	return sp_remote_open(&dump->remote, &dump->process, sp_process_leader(&dump->process),
-	                      &dump->foothold, err);
+	for (size_t i = 0; i < dump->tasks.count && !rc; i++)
+		rc = read_task(dump, sp_dump_task(dump, i), err);
+	return rc;
 }
 
 /* Before the program is let go, and its threads with it. */
 static void count(struct dump *dump)
 {
-	dump->result->threads = (unsigned)dump->process.threads.count;
-	dump->result->mappings = (unsigned)dump->vmas.count;
-	dump->result->descriptors = (unsigned)dump->files.descriptors.count;
+	struct sp_dump_result *result = dump->result;
+
+	result->descriptors = (unsigned)dump->files.descriptors.count;
+	result->threads = result->mappings = 0;
+	for (size_t i = 0; i < dump->tasks.count; i++) {
+		result->threads += (unsigned)sp_dump_task(dump, i)->process.threads.count;
+		result->mappings += (unsigned)sp_dump_task(dump, i)->vmas.count;
+	}
+}
+
+/* All that takes remote calls. */
+static int drive(struct dump *dump, struct task *task, struct sp_error *err)
+{
+	int rc = sp_remote_open(&task->remote, &task->process, sp_process_leader(&task->process),
+	                        &task->foothold, err);
+
+	if (!rc)
+		rc = save_state(dump, task, &task->remote, err);
+	if (!rc)
+		sp_dump_prepare_hold(dump);
+	return rc ? rc : sp_remote_close(&task->remote, err);
 }
 
 /*
@@ -247,25 +280,21 @@ static void count(struct dump *dump)
 static int collect(struct dump *dump, struct sp_error *err)
 {
 	struct sp_freeze *split = &dump->result->freeze;
-	uint64_t clock = dump->process.stopped_ns;
+	uint64_t stopped_ns = sp_dump_root(dump)->process.stopped_ns, clock = stopped_ns;
 	int rc;
 
 	split->stop_ns = lap(&clock) - split->mappings_ns;
 	rc = save_files(dump, err);
 	split->descriptors_ns = lap(&clock);
-	if (!rc)
-		rc = save_state(dump, &dump->remote, err);
-	if (!rc)
-		sp_dump_prepare_hold(dump);
-	if (!rc)
-		rc = sp_remote_close(&dump->remote, err);
+	for (size_t i = 0; i < dump->tasks.count && !rc; i++)
+		rc = drive(dump, sp_dump_task(dump, i), err);
 	split->state_ns = lap(&clock);
-	if (!rc)
-		rc = sp_dump_save_pages(dump, false, err);
+	for (size_t i = 0; i < dump->tasks.count && !rc; i++)
+		rc = sp_dump_save_pages(dump, sp_dump_task(dump, i), false, err);
 	if (!rc)
 		rc = sp_dump_hold_pages(dump, err);
 	split->memory_ns = lap(&clock);
-	split->total_ns = clock - dump->process.stopped_ns;
+	split->total_ns = clock - stopped_ns;
 	count(dump);
 	return rc;
 }
@@ -300,12 +329,25 @@ static void tell_steps(const struct dump *dump)
 	for (size_t i = 0; i < SP_COUNT_OF(steps); i++)
 		sp_verbose(dump->options->log, "%s, %.3f ms", steps[i].what,
 		           (double)steps[i].ns / 1e6);
-	sp_verbose(dump->options->log, "%zu mappings and %zu open files in all", dump->vmas.count,
-	           dump->files.files.count);
+	sp_verbose(dump->options->log, "%u mappings and %zu open files in all",
+	           dump->result->mappings, dump->files.files.count);
 	tell_kinds(dump);
 }
 
 /* --- the whole --- */
+
+static struct task *add_task(struct dump *dump, pid_t pid)
+{
+	struct task *task = sp_alloc(sizeof(*task));
+
+	*task = (struct task){
+	        .process = {.pid = pid, .pidfd = -1},
+	        .vmas = SP_ARRAY_OF(struct sp_vma),
+	        .last_words = SP_ARRAY_OF(remote_addr),
+	};
+	sp_array_append(&dump->tasks, &task);
+	return task;
+}
 
 static int create(struct dump *dump, struct sp_error *err)
 {
@@ -318,7 +360,7 @@ static int create(struct dump *dump, struct sp_error *err)
 	if (rc)
 		return rc;
 	dump->created = true;
-	dump->memory_object = sp_page_writer_new_object(dump->writer.pages);
+	sp_dump_root(dump)->memory_object = sp_page_writer_new_object(dump->writer.pages);
 	return 0;
 }
 
@@ -364,7 +406,8 @@ static int prepare(struct dump *dump, struct sp_error *err)
 		rc = sp_capability_need_checkpoint("read the files behind mappings", err);
 	/* Looked for again in the freeze, if in vain: a program in execve(2) has no code yet. */
 	if (!rc)
-		sp_foothold_find(options->pid, (struct sp_range){0}, &dump->foothold, NULL);
+		sp_foothold_find(options->pid, (struct sp_range){0}, &sp_dump_root(dump)->foothold,
+		                 NULL);
 	if (!rc && dump->again)
 		rc = sp_cut_again(dump->cut, options->log, err);
 	else if (!rc)
@@ -378,14 +421,15 @@ static int save_memory_only(struct dump *dump, struct sp_error *err)
 {
 	sp_cleanup_close int pidfd = pidfd_open(dump->options->pid, 0);
 	struct pollfd end = {.fd = pidfd, .events = POLLIN};
-	int rc = sp_dump_take(dump, err);
+	struct task *root = sp_dump_root(dump);
+	int rc = sp_dump_take(dump, root, err);
 
 	if (!rc)
-		rc = sp_dump_save_pages(dump, true, err);
+		rc = sp_dump_save_pages(dump, root, true, err);
 	if (!rc)
-		rc = save_state(dump, NULL, err);
+		rc = save_state(dump, root, NULL, err);
 	if (!rc)
-		rc = sp_dump_save_vmas(dump, err);
+		rc = sp_dump_save_vmas(dump, root, err);
 	count(dump);
 	if (pidfd < 0 || poll(&end, 1, 0) != 0)
 		return sp_fail(err, ESRCH, "process %d has ended before it was saved",
@@ -404,17 +448,17 @@ static int save_program(struct dump *dump, struct sp_error *err)
 		rc = freeze(dump, err);
 	if (!rc)
 		rc = collect(dump, err);
-	if (rc && dump->frozen && sp_process_is_ending(&dump->process))
+	if (rc && dump->frozen && sp_process_is_ending(&sp_dump_root(dump)->process))
 		return sp_fail(err, ESRCH, "process %d has ended before it was saved",
 		               dump->options->pid);
 	if (!rc && after == SP_RELEASE_RUN)
 		thaw(dump, after);
 	if (!rc)
-		rc = sp_dump_check_mappings(dump, err);
+		rc = sp_dump_check_mappings(sp_dump_root(dump), err);
 	if (!rc && dump->hold)
 		rc = sp_dump_save_held(dump, err);
-	if (!rc)
-		rc = sp_dump_save_vmas(dump, err);
+	for (size_t i = 0; i < dump->tasks.count && !rc; i++)
+		rc = sp_dump_save_vmas(dump, sp_dump_task(dump, i), err);
 	if (!rc)
 		rc = commit(dump, err);
 	if (!rc)
@@ -424,6 +468,15 @@ static int save_program(struct dump *dump, struct sp_error *err)
 	return rc;
 }
 
+static void release_task(struct task *task)
+{
+	sp_process_forget(&task->process);
+	sp_vma_list_release(&task->vmas);
+	sp_array_release(&task->last_words);
+	free(task->maps);
+	free(task);
+}
+
 static void release(struct dump *dump)
 {
 	sp_hold_end(dump->hold);
@@ -431,13 +484,13 @@ static void release(struct dump *dump)
 	sp_stash_close(&dump->stash);
 	sp_array_release(&dump->held.pages);
 	sp_array_release(&dump->held.areas);
-	sp_array_release(&dump->last_words);
-	sp_remote_close(&dump->remote, NULL);
+	for (size_t i = 0; i < dump->tasks.count; i++)
+		sp_remote_close(&sp_dump_task(dump, i)->remote, NULL);
 	thaw(dump, SP_RELEASE_RUN);
-	sp_process_forget(&dump->process);
+	for (size_t i = 0; i < dump->tasks.count; i++)
+		release_task(sp_dump_task(dump, i));
+	sp_array_release(&dump->tasks);
 	sp_file_table_release(&dump->files);
-	sp_vma_list_release(&dump->vmas);
-	free(dump->maps);
 	if (dump->created)
 		sp_checkpoint_abandon(&dump->writer);
 }
@@ -453,19 +506,18 @@ static int attempt(const struct sp_dump_options *options, struct sp_cut *cut, bo
 	struct dump dump = {
 	        .options = options,
 	        .result = result,
-	        .process = {.pid = options->pid, .pidfd = -1},
+	        .tasks = SP_ARRAY_OF(struct task *),
 	        .cut = cut,
-	        .vmas = SP_ARRAY_OF(struct sp_vma),
 	        .again = again,
 	        .hold_uffd = -1,
 	        .stash = SP_STASH_NONE,
 	        .held = {SP_ARRAY_OF(struct sp_range), SP_ARRAY_OF(struct sp_range)},
-	        .last_words = SP_ARRAY_OF(remote_addr),
 	};
 	int rc;
 
 	*result = (struct sp_dump_result){0};
 	sp_file_table_init(&dump.files);
+	add_task(&dump, options->pid);
 	rc = prepare(&dump, err);
 	dump.may_hold = cut->active && !again && options->after == SP_RELEASE_RUN;
 	if (!rc)

@@ -26,19 +26,19 @@
  * it. A list that was read while the program ran serves if it says what maps says, as long as that
  * has not changed.
  */
-static int read_mappings(struct dump *dump, struct sp_error *err)
+static int read_mappings(const struct dump *dump, struct task *task, struct sp_error *err)
 {
 	sp_cleanup_free char *maps = NULL;
-	pid_t pid = dump->options->pid;
+	pid_t pid = task->process.pid;
 	int rc = sp_proc_read(pid, "maps", &maps, NULL, err);
 
-	if (rc || (dump->maps && !strcmp(maps, dump->maps)))
+	if (rc || (task->maps && !strcmp(maps, task->maps)))
 		return rc;
-	free(sp_steal_ptr(&dump->maps));
-	sp_vma_list_release(&dump->vmas);
-	rc = sp_vma_list_read(pid, &dump->vmas, err);
-	if (!rc && !dump->frozen && sp_vma_list_agrees(&dump->vmas, maps))
-		dump->maps = sp_steal_ptr(&maps);
+	free(sp_steal_ptr(&task->maps));
+	sp_vma_list_release(&task->vmas);
+	rc = sp_vma_list_read(pid, &task->vmas, err);
+	if (!rc && !dump->frozen && sp_vma_list_agrees(&task->vmas, maps))
+		task->maps = sp_steal_ptr(&maps);
 	return rc;
 }
 
@@ -47,14 +47,14 @@ static int read_mappings(struct dump *dump, struct sp_error *err)
  * between that list and the freeze, they would be saved as they were before. A mapping that was
  * replaced when the program ran on tells nothing.
  */
-int sp_dump_check_mappings(struct dump *dump, struct sp_error *err)
+int sp_dump_check_mappings(const struct task *task, struct sp_error *err)
 {
 	struct sp_array now = SP_ARRAY_OF(struct sp_vma);
-	int rc = dump->maps ? sp_vma_list_read(dump->options->pid, &now, err) : 0;
+	int rc = task->maps ? sp_vma_list_read(task->process.pid, &now, err) : 0;
 
 	for (size_t i = 0; i < now.count && !rc; i++) {
 		const struct sp_vma *vma = sp_array_at(&now, i);
-		const struct sp_vma *saved = sp_vma_find(&dump->vmas, vma->range.start);
+		const struct sp_vma *saved = sp_vma_find(&task->vmas, vma->range.start);
 
 		if (!saved || !sp_vma_is_same(saved, vma) || saved->kind != vma->kind ||
 		    (saved->protection_key == vma->protection_key &&
@@ -64,7 +64,7 @@ int sp_dump_check_mappings(struct dump *dump, struct sp_error *err)
 		             "%s has changed the advice, the lock, the seal or the protection key "
 		             "of its memory at 0x%" PRIx64 "-0x%" PRIx64
 		             " while it was being saved: try again",
-		             sp_process_name(dump->options->pid).text, vma->range.start,
+		             sp_process_name(task->process.pid).text, vma->range.start,
 		             vma->range.end);
 	}
 	sp_vma_list_release(&now);
@@ -72,7 +72,7 @@ int sp_dump_check_mappings(struct dump *dump, struct sp_error *err)
 }
 
 /* What has changed since the last layer, or everything. */
-int sp_dump_save_pages(struct dump *dump, bool running, struct sp_error *err)
+int sp_dump_save_pages(struct dump *dump, struct task *task, bool running, struct sp_error *err)
 {
 	struct sp_memory_selection selection = {
 	        .changed = dump->cut->active ? &dump->cut->changed : NULL,
@@ -80,24 +80,24 @@ int sp_dump_save_pages(struct dump *dump, bool running, struct sp_error *err)
 	        .running = running,
 	        .list = !running && dump->hold_uffd >= 0 ? &dump->held : NULL,
 	};
-	int rc = sp_memory_save(dump->options->pid, &dump->vmas, &selection, dump->writer.pages,
-	                        dump->memory_object, err);
+	int rc = sp_memory_save(task->process.pid, &task->vmas, &selection, dump->writer.pages,
+	                        task->memory_object, err);
 
 	return rc ? rc : sp_page_writer_drain(dump->writer.pages, err);
 }
 
-int sp_dump_save_vmas(struct dump *dump, struct sp_error *err)
+int sp_dump_save_vmas(struct dump *dump, struct task *task, struct sp_error *err)
 {
 	int rc = 0;
 
 	if (dump->cut->active) {
-		sp_cut_saved(dump->cut, &dump->vmas);
-		sp_cut_list_huge(dump->cut, &dump->vmas);
+		sp_cut_saved(dump->cut, &task->vmas);
+		sp_cut_list_huge(dump->cut, &task->vmas);
 	}
-	for (size_t i = 0; i < dump->vmas.count && !rc; i++) {
+	for (size_t i = 0; i < task->vmas.count && !rc; i++) {
 		Sealpoint__Vma record = SEALPOINT__VMA__INIT;
 
-		sp_vma_to_record(sp_array_at(&dump->vmas, i), dump->process.pid, &record);
+		sp_vma_to_record(sp_array_at(&task->vmas, i), task->process.pid, &record);
 		rc = sp_record_write(&dump->writer.records, SP_RECORD_VMA, &record.base, err);
 	}
 	return rc;
@@ -109,13 +109,13 @@ int sp_dump_save_vmas(struct dump *dump, struct sp_error *err)
  * Takes what has changed in the mappings, and says whether they can be saved at all: only then are
  * those known that a userfaultfd which is not ours keeps from being tracked.
  */
-int sp_dump_take(struct dump *dump, struct sp_error *err)
+int sp_dump_take(struct dump *dump, struct task *task, struct sp_error *err)
 {
-	int rc = read_mappings(dump, err);
+	int rc = read_mappings(dump, task, err);
 
 	if (!rc && dump->cut->active)
-		rc = sp_cut_take(dump->cut, &dump->vmas, err);
-	return rc ? rc : sp_memory_check(dump->process.pid, &dump->vmas, err);
+		rc = sp_cut_take(dump->cut, &task->vmas, err);
+	return rc ? rc : sp_memory_check(task->process.pid, &task->vmas, err);
 }
 
 /*
@@ -124,8 +124,9 @@ int sp_dump_take(struct dump *dump, struct sp_error *err)
  */
 static int copy_round(struct dump *dump, uint64_t *size, struct sp_error *err)
 {
+	struct task *root = sp_dump_root(dump);
 	uint64_t before = *size;
-	int rc = sp_dump_take(dump, err);
+	int rc = sp_dump_take(dump, root, err);
 
 	*size = dump->cut->written;
 	if (!rc && dump->may_hold && *size > HOLD_MIN && *size >= before / 2) {
@@ -133,10 +134,10 @@ static int copy_round(struct dump *dump, uint64_t *size, struct sp_error *err)
 		return 0;
 	}
 	if (!rc)
-		rc = sp_dump_save_pages(dump, true, err);
+		rc = sp_dump_save_pages(dump, root, true, err);
 	if (rc)
 		return rc;
-	sp_cut_saved(dump->cut, &dump->vmas);
+	sp_cut_saved(dump->cut, &root->vmas);
 	return sp_page_writer_next_layer(dump->writer.pages, err);
 }
 
@@ -185,7 +186,7 @@ void sp_dump_prepare_hold(struct dump *dump)
 
 	if (!dump->may_hold || sp_ranges_total(&dump->cut->changed) <= HOLD_MIN)
 		return;
-	dump->hold_uffd = sp_remote_userfaultfd_for_kernel(&dump->remote, &failure);
+	dump->hold_uffd = sp_remote_userfaultfd_for_kernel(&sp_dump_root(dump)->remote, &failure);
 	if (dump->hold_uffd < 0)
 		sp_verbose(dump->options->log, "all memory is saved in the freeze: %s",
 		           failure.message);
@@ -194,13 +195,13 @@ void sp_dump_prepare_hold(struct dump *dump)
 static bool begin_hold(struct dump *dump)
 {
 	const struct sp_hold_request request = {
-	        .pid = dump->process.pid,
+	        .pid = sp_dump_root(dump)->process.pid,
 	        .uffd = sp_steal_fd(&dump->hold_uffd),
 	        .asynchronous = dump->cut->session.uffd,
 	        .stash = &dump->stash,
 	        .pages = &dump->held.pages,
 	        .areas = &dump->held.areas,
-	        .spared = &dump->last_words,
+	        .spared = &sp_dump_root(dump)->last_words,
 	};
 	struct sp_error failure = {0};
 
@@ -213,21 +214,23 @@ static bool begin_hold(struct dump *dump)
 /* Holds the pages that were listed if they are many, or else saves them now. */
 int sp_dump_hold_pages(struct dump *dump, struct sp_error *err)
 {
+	const struct task *root = sp_dump_root(dump);
 	uint64_t size = sp_ranges_total(&dump->held.pages);
 	int rc = size ? sp_page_writer_next_layer(dump->writer.pages, err) : 0;
 
 	if (rc || (size > HOLD_MIN && begin_hold(dump)))
 		return rc;
-	return sp_memory_save_listed(dump->process.pid, &dump->held.pages, NULL, dump->writer.pages,
-	                             dump->memory_object, err);
+	return sp_memory_save_listed(root->process.pid, &dump->held.pages, NULL, dump->writer.pages,
+	                             root->memory_object, err);
 }
 
 /* While the program runs. */
 int sp_dump_save_held(struct dump *dump, struct sp_error *err)
 {
+	const struct task *root = sp_dump_root(dump);
 	const struct sp_page_source source = {.read = sp_hold_read, .context = dump->hold};
-	int rc = sp_memory_save_listed(dump->process.pid, &dump->held.pages, &source,
-	                               dump->writer.pages, dump->memory_object, err);
+	int rc = sp_memory_save_listed(root->process.pid, &dump->held.pages, &source,
+	                               dump->writer.pages, root->memory_object, err);
 
 	dump->result->held_bytes = sp_ranges_total(&dump->held.pages);
 	dump->result->held_writes = sp_hold_faults(dump->hold);

@@ -74,8 +74,6 @@ struct sp_open_file {
 
 /** What saving a file may use. */
 struct sp_file_saver {
-	struct sp_process *process;
-	struct sp_remote *remote;
 	struct sp_page_writer *pages; /* for contents: sp_content_save() */
 	const struct sp_kind_options *options;
 	const struct sp_file_table *table; /* the other open files: kinds/file_table.h */

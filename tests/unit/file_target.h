@@ -133,7 +133,6 @@ static inline int file_target_save(struct file_target *target,
 {
 	const struct sp_page_writer_options page_options = {.level = SP_COMPRESS_DEFAULT};
 	struct sp_file_saver saver = {
-	        .process = &target->process,
 	        .options = options,
 	        .log = &file_target_log,
 	};
