@@ -20,39 +20,53 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+
+/* A process that is made. */
+struct task {
+	const Sealpoint__Process *record;
+	struct sp_array threads; /* const Sealpoint__Thread *: the leader's is the first */
+	struct sp_memory_build memory;
+	struct sp_process process;
+	struct sp_remote remote;
+};
 
 struct restore {
 	const struct sp_restore_options *options;
 	struct sp_restore_result *result;
 	struct sp_checkpoint *checkpoint;
-	const Sealpoint__Process *record;
+	struct sp_array tasks; /* struct task *: the root first, each after its parent */
 	struct sp_file_builder files;
-	struct sp_memory_build memory;
-	struct sp_process process;
-	struct sp_remote remote;
 	remote_addr code; /* the temporary mapping; behind it the parked vDSO */
-	bool files_begun, stub_exists;
+	bool files_begun;
 };
+
+static struct task *task_at(const struct restore *restore, size_t index)
+{
+	return sp_array_pointer(&restore->tasks, index);
+}
 
 /* --- facets --- */
 
-static const Sealpoint__Thread *thread_record(const struct restore *restore, size_t index)
+static const Sealpoint__Thread *thread_record(const struct task *task, size_t index)
 {
-	return sp_array_pointer(&restore->checkpoint->threads, index);
+	return sp_array_pointer(&task->threads, index);
 }
 
-static int rebuild_facet(struct restore *restore, const struct sp_facet *facet,
-                         const Sealpoint__Thread *thread, Sealpoint__Facet *const *records,
-                         size_t count, struct sp_error *err)
+static int rebuild_facet(struct restore *restore, struct task *task, const struct sp_facet *facet,
+                         const Sealpoint__Thread *thread, struct sp_error *err)
 {
+	bool of_process = facet->scope == SP_FACET_PROCESS;
+	Sealpoint__Facet *const *records = of_process ? task->record->facets : thread->facets;
+	size_t count = of_process ? task->record->n_facets : thread->n_facets;
 	struct sp_facet_builder builder = {
 	        .checkpoint = restore->checkpoint,
-	        .process = restore->record,
+	        .process = task->record,
 	        .thread = thread,
-	        .remote = &restore->remote,
+	        .remote = &task->remote,
 	        .options = &restore->options->kinds,
 	        .fds = restore->files.fds,
 	        .log = restore->options->log,
@@ -63,9 +77,7 @@ static int rebuild_facet(struct restore *restore, const struct sp_facet *facet,
 			continue;
 		if (facet->rebuild(&builder, records[i]->body, err))
 			return sp_error_context(err, "cannot restore the %s of %s %u", facet->title,
-			                        facet->scope == SP_FACET_PROCESS ? "process"
-			                                                         : "thread",
-			                        thread->tid);
+			                        of_process ? "process" : "thread", thread->tid);
 	}
 	return 0;
 }
@@ -73,24 +85,17 @@ static int rebuild_facet(struct restore *restore, const struct sp_facet *facet,
 /*
  * Rebuilds a thread's facets of one phase, and with the leader's the process's, in registry order.
  */
-static int rebuild_thread(struct restore *restore, enum sp_facet_phase phase, size_t index,
-                          struct sp_error *err)
+static int rebuild_thread(struct restore *restore, struct task *task, enum sp_facet_phase phase,
+                          size_t index, struct sp_error *err)
 {
-	const Sealpoint__Thread *thread = thread_record(restore, index);
-	int rc =
-	        sp_remote_drive(&restore->remote, sp_process_thread(&restore->process, index), err);
+	const Sealpoint__Thread *thread = thread_record(task, index);
+	int rc = sp_remote_drive(&task->remote, sp_process_thread(&task->process, index), err);
 
 	for (size_t i = 0; sp_facets[i] && !rc; i++) {
 		const struct sp_facet *facet = sp_facets[i];
 
-		if (facet->phase != phase)
-			continue;
-		if (facet->scope == SP_FACET_THREAD)
-			rc = rebuild_facet(restore, facet, thread, thread->facets, thread->n_facets,
-			                   err);
-		else if (index == 0)
-			rc = rebuild_facet(restore, facet, thread, restore->record->facets,
-			                   restore->record->n_facets, err);
+		if (facet->phase == phase && (facet->scope == SP_FACET_THREAD || index == 0))
+			rc = rebuild_facet(restore, task, facet, thread, err);
 	}
 	return rc;
 }
@@ -98,16 +103,40 @@ static int rebuild_thread(struct restore *restore, enum sp_facet_phase phase, si
 /*
  * One phase for all threads that exist so far; the leader, which has the process's own, comes last.
  */
-static int rebuild_phase(struct restore *restore, enum sp_facet_phase phase, struct sp_error *err)
+static int rebuild_phase(struct restore *restore, struct task *task, enum sp_facet_phase phase,
+                         struct sp_error *err)
 {
 	int rc = 0;
 
-	for (size_t i = restore->process.threads.count; i-- > 0 && !rc;)
-		rc = rebuild_thread(restore, phase, i, err);
+	for (size_t i = task->process.threads.count; i-- > 0 && !rc;)
+		rc = rebuild_thread(restore, task, phase, i, err);
 	return rc;
 }
 
 /* --- steps --- */
+
+static void add_task(struct restore *restore, const Sealpoint__Process *record)
+{
+	const struct sp_array *threads = &restore->checkpoint->threads;
+	struct task *task = sp_alloc(sizeof(*task));
+
+	*task = (struct task){
+	        .record = record,
+	        .threads = SP_ARRAY_OF(const Sealpoint__Thread *),
+	        .process = {.pid = (pid_t)record->pid, .pidfd = -1},
+	        .memory = {.checkpoint = restore->checkpoint,
+	                   .process = record,
+	                   .remote = &task->remote,
+	                   .log = restore->options->log},
+	};
+	for (size_t i = 0; i < threads->count; i++) {
+		const Sealpoint__Thread *thread = sp_array_pointer(threads, i);
+
+		if (thread->pid == record->pid)
+			sp_array_append(&task->threads, &thread);
+	}
+	sp_array_append(&restore->tasks, &task);
+}
 
 static int open_checkpoint(struct restore *restore, struct sp_error *err)
 {
@@ -118,7 +147,7 @@ static int open_checkpoint(struct restore *restore, struct sp_error *err)
 	rc = sp_checkpoint_need_program(restore->checkpoint, err);
 	if (rc)
 		return rc;
-	restore->record = sp_checkpoint_root(restore->checkpoint);
+	add_task(restore, sp_checkpoint_root(restore->checkpoint));
 	return sp_restore_check(restore->checkpoint, restore->options->log, err);
 }
 
@@ -143,23 +172,17 @@ static int open_files(struct restore *restore, struct sp_error *err)
 static int start_stub(struct restore *restore, struct sp_error *err)
 {
 	uint64_t size = SP_REMOTE_SIZE + SP_PAGE_SIZE + sp_vdso_size();
-	int rc = sp_memory_find_free(restore->checkpoint, restore->record, size, &restore->code,
-	                             err);
+	struct task *root = task_at(restore, 0);
+	int rc = sp_memory_find_free(restore->checkpoint, root->record, size, &restore->code, err);
 
-	if (!rc)
-		rc = sp_stub_start_process(&restore->process, &restore->remote,
-		                           (pid_t)restore->record->pid, restore->code, err);
-	if (rc)
-		return rc;
-	restore->stub_exists = true;
-	restore->memory = (struct sp_memory_build){
-	        .checkpoint = restore->checkpoint,
-	        .process = restore->record,
-	        .remote = &restore->remote,
-	        .fds = restore->files.fds,
-	        .log = restore->options->log,
-	};
-	return rebuild_phase(restore, SP_PHASE_STUB, err);
+	return rc ? rc
+	          : sp_stub_start_process(&root->process, &root->remote, (pid_t)root->record->pid,
+	                                  restore->code, err);
+}
+
+static int prepare_stub(struct restore *restore, struct task *task, struct sp_error *err)
+{
+	return rebuild_phase(restore, task, SP_PHASE_STUB, err);
 }
 
 static struct sp_range temporary_pages(const struct restore *restore)
@@ -167,12 +190,13 @@ static struct sp_range temporary_pages(const struct restore *restore)
 	return (struct sp_range){restore->code, restore->code + SP_REMOTE_SIZE};
 }
 
-static int build_memory(struct restore *restore, struct sp_error *err)
+static int build_memory(struct restore *restore, struct task *task, struct sp_error *err)
 {
-	struct sp_memory_build *memory = &restore->memory;
+	struct sp_memory_build *memory = &task->memory;
 	uint64_t started = sp_now_ns();
 	int rc = sp_vdso_park(memory, restore->code + SP_REMOTE_SIZE + SP_PAGE_SIZE, err);
 
+	memory->fds = restore->files.fds;
 	if (!rc)
 		rc = sp_memory_empty(memory, temporary_pages(restore), err);
 	if (!rc)
@@ -181,26 +205,26 @@ static int build_memory(struct restore *restore, struct sp_error *err)
 		rc = sp_memory_fill(memory, err);
 	if (!rc)
 		rc = sp_vdso_place(memory, err);
-	restore->result->memory_ns = sp_now_ns() - started;
-	return rc ? rc : rebuild_phase(restore, SP_PHASE_MEMORY, err);
+	restore->result->memory_ns += sp_now_ns() - started;
+	return rc ? rc : rebuild_phase(restore, task, SP_PHASE_MEMORY, err);
 }
 
-static int place_files(struct restore *restore, struct sp_error *err)
+static int place_files(struct restore *restore, struct task *task, struct sp_error *err)
 {
-	int rc = sp_files_place(&restore->files, &restore->remote, restore->process.pid, err);
+	pid_t pid = task->process.pid;
+	int rc = sp_files_place(&restore->files, &task->remote, pid, err);
 
 	if (!rc)
-		rc = rebuild_phase(restore, SP_PHASE_DESCRIPTORS, err);
-	return rc ? rc
-	          : sp_files_settle(&restore->files, &restore->remote, restore->process.pid, err);
+		rc = rebuild_phase(restore, task, SP_PHASE_DESCRIPTORS, err);
+	return rc ? rc : sp_files_settle(&restore->files, &task->remote, pid, err);
 }
 
 /* After this nothing about the mappings can be changed any more where they are sealed. */
-static int finish_memory(struct restore *restore, struct sp_error *err)
+static int finish_memory(struct restore *restore, struct task *task, struct sp_error *err)
 {
-	int rc = sp_memory_finish(&restore->memory, err);
+	int rc = sp_memory_finish(&task->memory, err);
 
-	return rc ? rc : sp_memory_seal(&restore->memory, err);
+	return rc ? rc : sp_memory_seal(&task->memory, err);
 }
 
 static int set_extended_state(const Sealpoint__Manifest *manifest, const Sealpoint__Thread *record,
@@ -222,43 +246,54 @@ static int set_extended_state(const Sealpoint__Manifest *manifest, const Sealpoi
 }
 
 /* Registers and mask that a thread gets when it stops being driven; the extended state at once. */
-static int prepare_thread(struct restore *restore, size_t index, struct sp_error *err)
+static int prepare_thread(struct restore *restore, struct task *task, size_t index,
+                          struct sp_error *err)
 {
-	struct sp_thread *thread = sp_process_thread(&restore->process, index);
-	const Sealpoint__Thread *record = thread_record(restore, index);
+	struct sp_thread *thread = sp_process_thread(&task->process, index);
+	const Sealpoint__Thread *record = thread_record(task, index);
 
 	memcpy(&thread->raw.general, record->general.data, sizeof(thread->raw.general));
 	thread->signal_mask = record->signal_mask;
 	return set_extended_state(restore->checkpoint->manifest, record, thread, err);
 }
 
-static int start_threads(struct restore *restore, struct sp_error *err)
+static int start_threads(struct restore *restore, struct task *task, struct sp_error *err)
 {
-	int rc = prepare_thread(restore, 0, err);
+	int rc = prepare_thread(restore, task, 0, err);
 
-	for (size_t i = 1; i < restore->checkpoint->threads.count && !rc; i++) {
-		rc = sp_stub_add_thread(&restore->remote, (pid_t)thread_record(restore, i)->tid,
-		                        err);
+	for (size_t i = 1; i < task->threads.count && !rc; i++) {
+		rc = sp_stub_add_thread(&task->remote, (pid_t)thread_record(task, i)->tid, err);
 		if (!rc)
-			rc = prepare_thread(restore, i, err);
+			rc = prepare_thread(restore, task, i, err);
 	}
-	return rc ? rc : rebuild_phase(restore, SP_PHASE_THREADS, err);
+	return rc ? rc : rebuild_phase(restore, task, SP_PHASE_THREADS, err);
+}
+
+static int set_privileges(struct restore *restore, struct task *task, struct sp_error *err)
+{
+	return rebuild_phase(restore, task, SP_PHASE_PRIVILEGES, err);
+}
+
+/* The last chance to interrupt it: from here on there is a program. */
+static int check_interrupt(struct restore *restore, struct sp_error *err)
+{
+	return sp_interrupt_check(err);
 }
 
 /*
  * Ends the control: the last remote call, made by an instruction of the program's own, takes the
  * temporary pages away, and every thread stands with the program's registers.
  */
-static int let_go(struct restore *restore, struct sp_error *err)
+static int let_go(struct restore *restore, struct task *task, struct sp_error *err)
 {
-	int rc = sp_foothold_find(restore->process.pid, temporary_pages(restore),
-	                          &restore->remote.foothold, err);
+	int rc = sp_foothold_find(task->process.pid, temporary_pages(restore),
+	                          &task->remote.foothold, err);
 
-	restore->remote.foothold.complete = false;
+	task->remote.foothold.complete = false;
 	if (!rc)
-		rc = sp_remote_close(&restore->remote, err);
-	for (size_t i = 0; i < restore->process.threads.count && !rc; i++) {
-		const struct sp_thread *thread = sp_process_thread(&restore->process, i);
+		rc = sp_remote_close(&task->remote, err);
+	for (size_t i = 0; i < task->process.threads.count && !rc; i++) {
+		const struct sp_thread *thread = sp_process_thread(&task->process, i);
 
 		rc = sp_registers_set(thread->tid, &thread->raw, err);
 	}
@@ -269,7 +304,7 @@ static int let_go(struct restore *restore, struct sp_error *err)
 static int write_pidfile(struct restore *restore, struct sp_error *err)
 {
 	const char *path = restore->options->pidfile;
-	sp_cleanup_free char *text = sp_format("%d\n", restore->process.pid);
+	sp_cleanup_free char *text = sp_format("%d\n", task_at(restore, 0)->process.pid);
 	sp_cleanup_close int fd = -1;
 	struct stat stat;
 	int rc;
@@ -300,29 +335,36 @@ static int raise_limits(struct sp_error *err)
 	return sp_raise_descriptor_limit(0, err);
 }
 
-/* The last chance to interrupt it is behind this: from there on there is a program. */
-static int set_privileges(struct restore *restore, struct sp_error *err)
-{
-	int rc = rebuild_phase(restore, SP_PHASE_PRIVILEGES, err);
-
-	return rc ? rc : sp_interrupt_check(err);
-}
-
+/* A step is done for the restore as a whole, or for each process. */
 static const struct {
 	int (*run)(struct restore *restore, struct sp_error *err);
+	int (*run_for_each)(struct restore *restore, struct task *task, struct sp_error *err);
 	const char *what;
 } steps[] = {
-        {open_checkpoint, "checkpoint read and checked"},
-        {open_files, "files opened"},
-        {start_stub, "process started"},
-        {build_memory, "memory mapped and filled"},
-        {place_files, "descriptors placed"},
-        {finish_memory, "memory protected, locked and sealed"},
-        {start_threads, "threads started"},
-        {set_privileges, "privileges set"},
-        {let_go, "registers set"},
-        {write_pidfile, "done"},
+        {.run = open_checkpoint, .what = "checkpoint read and checked"},
+        {.run = open_files, .what = "files opened"},
+        {.run = start_stub, .what = "process started"},
+        {.run_for_each = prepare_stub, .what = "process prepared"},
+        {.run_for_each = build_memory, .what = "memory mapped and filled"},
+        {.run_for_each = place_files, .what = "descriptors placed"},
+        {.run_for_each = finish_memory, .what = "memory protected, locked and sealed"},
+        {.run_for_each = start_threads, .what = "threads started"},
+        {.run_for_each = set_privileges, .what = "privileges set"},
+        {.run = check_interrupt, .what = "not interrupted"},
+        {.run_for_each = let_go, .what = "registers set"},
+        {.run = write_pidfile, .what = "done"},
 };
+
+static int run_step(struct restore *restore, size_t step, struct sp_error *err)
+{
+	int rc = 0;
+
+	if (steps[step].run)
+		return steps[step].run(restore, err);
+	for (size_t i = 0; i < restore->tasks.count && !rc; i++)
+		rc = steps[step].run_for_each(restore, task_at(restore, i), err);
+	return rc;
+}
 
 static int build(struct restore *restore, struct sp_error *err)
 {
@@ -331,7 +373,7 @@ static int build(struct restore *restore, struct sp_error *err)
 	for (size_t i = 0; i < SP_COUNT_OF(steps) && !rc; i++) {
 		uint64_t started = sp_now_ns();
 
-		rc = steps[i].run(restore, err);
+		rc = run_step(restore, i, err);
 		if (!rc)
 			sp_verbose(restore->options->log, "%s, %.3f ms", steps[i].what,
 			           (double)(sp_now_ns() - started) / 1e6);
@@ -360,24 +402,33 @@ static void fill_result(struct restore *restore)
 {
 	struct sp_restore_result *result = restore->result;
 
-	result->pid = restore->process.pid;
+	result->pid = task_at(restore, 0)->process.pid;
 	result->threads = (unsigned)restore->checkpoint->threads.count;
 	result->mappings = (unsigned)restore->checkpoint->vmas.count;
 	result->descriptors = (unsigned)restore->checkpoint->descriptors.count;
 	sp_page_store_chain_stats(restore->checkpoint->pages, &result->pages);
 }
 
+static void release_task(const struct restore *restore, struct task *task, bool restored)
+{
+	bool stop = restored && (restore->options->leave_stopped || task->record->stopped);
+
+	if (task->process.threads.count)
+		sp_process_release(&task->process, !restored ? SP_RELEASE_KILL
+		                                   : stop    ? SP_RELEASE_STOP
+		                                             : SP_RELEASE_RUN);
+	task->remote.engaged = false; /* there is nobody any more to be driven */
+	sp_remote_close(&task->remote, NULL);
+	sp_process_forget(&task->process);
+	sp_array_release(&task->threads);
+	free(task);
+}
+
 static void release(struct restore *restore, bool restored)
 {
-	bool stop = restored && (restore->options->leave_stopped || restore->record->stopped);
-
-	if (restore->stub_exists)
-		sp_process_release(&restore->process, !restored ? SP_RELEASE_KILL
-		                                      : stop    ? SP_RELEASE_STOP
-		                                                : SP_RELEASE_RUN);
-	restore->remote.engaged = false; /* there is nobody any more to be driven */
-	sp_remote_close(&restore->remote, NULL);
-	sp_process_forget(&restore->process);
+	for (size_t i = restore->tasks.count; i-- > 0;)
+		release_task(restore, task_at(restore, i), restored);
+	sp_array_release(&restore->tasks);
 	sp_when_out_of_memory(NULL, NULL);
 	if (restore->files_begun) {
 		if (restored)
@@ -392,7 +443,11 @@ int sp_restore(const struct sp_restore_options *options, struct sp_restore_resul
                struct sp_error *err)
 {
 	uint64_t started = sp_now_ns();
-	struct restore restore = {.options = options, .result = result, .process = {.pidfd = -1}};
+	struct restore restore = {
+	        .options = options,
+	        .result = result,
+	        .tasks = SP_ARRAY_OF(struct task *),
+	};
 	int rc;
 
 	*result = (struct sp_restore_result){0};
