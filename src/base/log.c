@@ -1,6 +1,7 @@
 /* Messages and the progress line: see log.h. */
 #include "base/log.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
 
@@ -37,6 +38,16 @@ static void forget_warnings(struct sp_log *log)
 	sp_array_release(&log->warnings);
 }
 
+static char *format_line(const char *format, va_list args)
+{
+	char *line;
+
+	if (vasprintf(&line, format, args) < 0)
+		abort();
+	sp_text_make_plain(line);
+	return line;
+}
+
 void sp_warn(struct sp_log *log, const char *format, ...)
 {
 	char *warning;
@@ -45,10 +56,13 @@ void sp_warn(struct sp_log *log, const char *format, ...)
 	if (!log || log->quiet)
 		return;
 	va_start(args, format);
-	if (vasprintf(&warning, format, args) < 0)
-		abort();
+	warning = format_line(format, args);
 	va_end(args);
-	sp_text_make_plain(warning);
+	if (log->sink) {
+		log->sink(log->context, SP_LOG_WARNING, warning);
+		free(warning);
+		return;
+	}
 	sp_array_append(&log->warnings, &warning);
 	if (log->verbose)
 		sp_log_succeeded(log);
@@ -56,16 +70,19 @@ void sp_warn(struct sp_log *log, const char *format, ...)
 
 void sp_verbose(struct sp_log *log, const char *format, ...)
 {
+	sp_cleanup_free char *line = NULL;
 	va_list args;
 
 	if (!log || !log->verbose)
 		return;
-	sp_progress_end(log);
-	fputs("sealpoint: ", stderr);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	line = format_line(format, args);
 	va_end(args);
-	fputc('\n', stderr);
+	sp_progress_end(log);
+	if (log->sink)
+		log->sink(log->context, SP_LOG_VERBOSE, line);
+	else
+		fprintf(stderr, "sealpoint: %s\n", line);
 }
 
 void sp_progress(struct sp_log *log, const char *what, uint64_t done, uint64_t total)

@@ -5,6 +5,8 @@
  * Warnings are kept until the run's result is told: a run that fails says one thing, why, and not
  * first what it would have wanted to tell about a result that does not exist.
  *
+ * A command with a log of its own (cli/criu.h) has a sink, which gets all lines when they are said.
+ *
  * Progress is a single line that is redrawn on a terminal, starts after one second, and is not
  * written at all when stderr is not a terminal.
  */
@@ -16,6 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum sp_log_level { SP_LOG_WARNING, SP_LOG_VERBOSE };
+
 struct sp_log {
 	bool quiet;
 	bool verbose;
@@ -24,6 +28,9 @@ struct sp_log {
 	uint64_t started_ns;
 	uint64_t drawn_ns;
 	struct sp_array warnings; /* char *: not told yet */
+	/* Gets each line at once, instead of stderr; NULL: nobody does. */
+	void (*sink)(void *context, enum sp_log_level level, const char *line);
+	void *context;
 };
 
 void sp_log_init(struct sp_log *log, bool verbose, bool quiet);

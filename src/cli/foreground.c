@@ -130,7 +130,7 @@ static void pass_on(const struct job *job, const siginfo_t *info)
 	kill(job->pid, equivalent_for(job, info->si_signo));
 }
 
-int sp_stand_in_for(pid_t pid, bool starts_stopped)
+bool sp_stand_in_until_end(pid_t pid, bool starts_stopped, int *status)
 {
 	struct job job = {
 	        .pid = pid,
@@ -139,7 +139,7 @@ int sp_stand_in_for(pid_t pid, bool starts_stopped)
 	};
 	sigset_t waited_for;
 	siginfo_t info;
-	int status, late_signal;
+	int late_signal;
 
 	block_signals(&waited_for);
 	give_terminal(&job);
@@ -148,18 +148,27 @@ int sp_stand_in_for(pid_t pid, bool starts_stopped)
 	if (late_signal)
 		raise(late_signal); /* it is taken with the others, and passed on */
 	for (;;) {
-		pid_t changed = waitpid(pid, &status, WUNTRACED | WNOHANG);
+		pid_t changed = waitpid(pid, status, WUNTRACED | WNOHANG);
 
 		if (changed < 0)
-			return SP_EXIT_FAILED;
-		if (changed == pid && !WIFSTOPPED(status))
+			return false;
+		if (changed == pid && !WIFSTOPPED(*status))
 			break;
 		if (changed == pid)
-			stop_with(&job, WSTOPSIG(status));
+			stop_with(&job, WSTOPSIG(*status));
 		else if (sigwaitinfo(&waited_for, &info) > 0 && info.si_signo != SIGCHLD)
 			pass_on(&job, &info);
 	}
 	take_terminal(&job);
+	return true;
+}
+
+int sp_stand_in_for(pid_t pid, bool starts_stopped)
+{
+	int status;
+
+	if (!sp_stand_in_until_end(pid, starts_stopped, &status))
+		return SP_EXIT_FAILED;
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
 	end_by_signal(WTERMSIG(status));

@@ -355,7 +355,10 @@ static int create(struct dump *dump, struct sp_error *err)
 	        .level = dump->options->compression,
 	        .log = dump->options->log,
 	};
-	int rc = sp_checkpoint_create(&dump->writer, dump->options->directory, &pages, err);
+	const char *directory = dump->options->directory;
+	int rc = dump->options->replace
+	                 ? sp_checkpoint_create_over(&dump->writer, directory, &pages, err)
+	                 : sp_checkpoint_create(&dump->writer, directory, &pages, err);
 
 	if (rc)
 		return rc;
@@ -439,6 +442,7 @@ static int save_memory_only(struct dump *dump, struct sp_error *err)
 
 static int save_program(struct dump *dump, struct sp_error *err)
 {
+	const struct sp_hook *hook = &dump->options->before_release;
 	enum sp_release after = dump->options->after;
 	int rc = dump->cut->active ? sp_dump_copy_ahead(dump, err) : 0;
 
@@ -451,7 +455,7 @@ static int save_program(struct dump *dump, struct sp_error *err)
 	if (rc && dump->frozen && sp_process_is_ending(&sp_dump_root(dump)->process))
 		return sp_fail(err, ESRCH, "process %d has ended before it was saved",
 		               dump->options->pid);
-	if (!rc && after == SP_RELEASE_RUN)
+	if (!rc && after == SP_RELEASE_RUN && !hook->call)
 		thaw(dump, after);
 	if (!rc)
 		rc = sp_dump_check_mappings(sp_dump_root(dump), err);
@@ -463,6 +467,8 @@ static int save_program(struct dump *dump, struct sp_error *err)
 		rc = commit(dump, err);
 	if (!rc)
 		tell_steps(dump);
+	if (!rc && hook->call)
+		rc = hook->call(hook->context, dump->options->pid, err);
 	if (!rc)
 		thaw(dump, after);
 	return rc;
@@ -519,7 +525,8 @@ static int attempt(const struct sp_dump_options *options, struct sp_cut *cut, bo
 	sp_file_table_init(&dump.files);
 	add_task(&dump, options->pid);
 	rc = prepare(&dump, err);
-	dump.may_hold = cut->active && !again && options->after == SP_RELEASE_RUN;
+	dump.may_hold = cut->active && !again && options->after == SP_RELEASE_RUN &&
+	                !options->before_release.call;
 	if (!rc)
 		rc = options->memory_only ? save_memory_only(&dump, err) : save_program(&dump, err);
 	release(&dump);

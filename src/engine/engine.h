@@ -19,6 +19,15 @@
 #include <limits.h>
 #include <sys/types.h>
 
+/**
+ * Called when all is done but the last step, and the program still stands still: it may look, and copy, and
+ * if it fails the program is let go as if the verb had failed. `call` NULL: nothing is called.
+ */
+struct sp_hook {
+	int (*call)(void *context, pid_t pid, struct sp_error *err);
+	void *context;
+};
+
 /* --- dump --- */
 
 #define SP_DUMP_TIMEOUT_S 10
@@ -27,6 +36,7 @@
 struct sp_dump_options {
 	pid_t pid;
 	const char *directory;
+	bool replace; /* what is there is a checkpoint, and this one takes its place in one step */
 	enum sp_release after;       /* SP_RELEASE_KILL, SP_RELEASE_RUN or SP_RELEASE_STOP */
 	int compression;             /* zstd level or SP_COMPRESS_NONE */
 	unsigned timeout_s;          /* for stopping the threads */
@@ -35,6 +45,8 @@ struct sp_dump_options {
 	struct sp_cut
 	        *chain; /* goes on from dump to dump (snapshots); NULL: a cut of this dump's own */
 	bool memory_only; /* a pre-dump: the program is not stopped, and `after` means nothing */
+	/* The checkpoint is on disk, and stays; a program that is to run on waits until then. */
+	struct sp_hook before_release;
 	struct sp_kind_options kinds;
 	struct sp_log *log;
 };
@@ -132,6 +144,7 @@ struct sp_restore_options {
 	const char *directory;
 	bool leave_stopped;  /* with SIGSTOP, before the first instruction of the program */
 	const char *pidfile; /* written before the program runs; may be NULL */
+	struct sp_hook before_release; /* the program is restored, and not let go yet */
 	struct sp_kind_options kinds;
 	struct sp_log *log;
 };

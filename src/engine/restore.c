@@ -335,6 +335,13 @@ static int raise_limits(struct sp_error *err)
 	return sp_raise_descriptor_limit(0, err);
 }
 
+static int call_hook(struct restore *restore, struct sp_error *err)
+{
+	const struct sp_hook *hook = &restore->options->before_release;
+
+	return hook->call ? hook->call(hook->context, task_at(restore, 0)->process.pid, err) : 0;
+}
+
 /* A step is done for the restore as a whole, or for each process. */
 static const struct {
 	int (*run)(struct restore *restore, struct sp_error *err);
@@ -352,6 +359,7 @@ static const struct {
         {.run_for_each = set_privileges, .what = "privileges set"},
         {.run = check_interrupt, .what = "not interrupted"},
         {.run_for_each = let_go, .what = "registers set"},
+        {.run = call_hook, .what = "all restored"},
         {.run = write_pidfile, .what = "done"},
 };
 
