@@ -52,7 +52,8 @@ struct sp_command {
 	const char *description;         /* what --help teaches, wrapped by hand */
 	const struct sp_option *options; /* ends with a name of NULL; without --help and --json */
 	const char *examples;
-	bool acts; /* what it has done stays done, even if the answer cannot be written */
+	void (*help)(void); /* prints all of its help, instead of what is made of the above */
+	bool acts;          /* what it has done stays done, even if the answer cannot be written */
 	int (*run)(struct sp_cli *cli); /* returns the exit status */
 };
 
@@ -78,6 +79,7 @@ extern const struct sp_command sp_command_watch;
 extern const struct sp_command sp_command_merge;
 extern const struct sp_command sp_command_snapshot;
 extern const struct sp_command sp_command_diff;
+extern const struct sp_command sp_command_criu;
 
 /* --- options and operands (options.c) --- */
 

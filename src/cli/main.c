@@ -28,6 +28,7 @@ static const struct {
         {&sp_command_core, NULL},
         {&sp_command_check, "To look before anything is saved:"},
         {&sp_command_watch, NULL},
+        {&sp_command_criu, "To go on with scripts that are for CRIU:"},
 };
 
 #define COMMAND_COUNT SP_COUNT_OF(commands)
@@ -119,11 +120,23 @@ static int answered(const struct sp_command *command, int status)
 	return command && command->acts ? SP_EXIT_OK : SP_EXIT_FAILED;
 }
 
+/* A link that is named criu takes the command line of `sealpoint criu`. */
+static int run_as_criu(int argc, char **argv)
+{
+	struct sp_cli cli = {.command = &sp_command_criu, .argc = argc, .argv = argv};
+
+	signal(SIGCHLD, SIG_DFL);
+	sp_log_init(&cli.log, false, false);
+	return answered(cli.command, cli.command->run(&cli));
+}
+
 int main(int argc, char **argv)
 {
 	struct sp_cli cli = {.argc = argc - 1, .argv = argv + 1, .json = wants_json(argc, argv)};
 	const char *name = argc > 1 ? argv[1] : "";
 
+	if (argc > 0 && !strcmp(basename(argv[0]), "criu"))
+		return run_as_criu(argc, argv);
 	if (argc < 2) {
 		print_help(stderr);
 		return SP_EXIT_USAGE;

@@ -153,6 +153,10 @@ void sp_print_command_help(const struct sp_command *command)
 	                                      "answer with one JSON object on stdout"};
 	static const struct sp_option help = {SP_OPTION_HELP, "help", NULL, "this text"};
 
+	if (command->help) {
+		command->help();
+		return;
+	}
 	printf("Usage: sealpoint %s %s\n\n%s\n\nOptions:\n", command->name, command->synopsis,
 	       command->description);
 	for (const struct sp_option *option = command->options; option->name; option++)

@@ -13,7 +13,12 @@ _sealpoint() {
 		return
 	fi
 	case $previous in
-	-o | --output | --pidfile | --parent | --plot)
+	-D | --images-dir | -W | --work-dir | --prev-images-dir)
+		compopt -o filenames
+		mapfile -t COMPREPLY < <(compgen -d -- "$word")
+		return
+		;;
+	-o | --output | --pidfile | --parent | --plot | --log-file | --action-script | --config)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
 		return
@@ -41,6 +46,9 @@ _sealpoint() {
 		local words="start status stop"
 		((COMP_CWORD == 2)) || words=$(cd /proc && printf '%s\n' [0-9]*)
 		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+		;;
+	criu)
+		mapfile -t COMPREPLY < <(compgen -W "check dump pre-dump restore" -- "$word")
 		;;
 	restore | inspect | verify | core | merge | diff)
 		compopt -o filenames
