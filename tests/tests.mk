@@ -39,7 +39,7 @@ $(BUILD)/tests/bench/tracking/%: tests/bench/tracking/%.c tests/bench/tracking/b
 
 unit: $(UNIT_BIN)
 subjects: $(SUBJECT_BIN)
-test-programs: all examples $(UNIT_BIN) $(SUBJECT_BIN) $(TOOL_BIN)
+test-programs: all examples $(UNIT_BIN) $(SUBJECT_BIN) $(TOOL_BIN) $(BENCH_BIN)
 
 # The packages come first: what make reads from pkg-config is read anew by the second make.
 check:

@@ -1,18 +1,20 @@
 /*
  * Opening a checkpoint and the chain it stands on: see checkpoint.h. From the youngest member on,
  * each is opened and checked, and its page store is looked through into the next one's. Of those
- * below the youngest only the manifest and the contents of pages are kept, and no directory stays
- * open: a chain of hundreds takes little more than one checkpoint.
+ * below the youngest only the manifest is kept and the file with the contents of pages is open: a
+ * chain of hundreds takes little more than one checkpoint.
  */
 #include "image/checkpoint_parts.h"
 
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/io.h"
+#include "base/limit.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* --- one member of the chain --- */
 
@@ -225,6 +227,8 @@ static int open_chain(struct sp_checkpoint *youngest, sp_member_visit *visit, vo
 		rc = visit(youngest, context, err);
 	if (rc < 0)
 		return rc;
+	if (level->manifest->parent_path[0])
+		sp_raise_soft_limit(RLIMIT_NOFILE); /* a file of each member stays open */
 	while (level->manifest->parent_path[0]) {
 		rc = open_below(youngest, level, visit, context, err);
 		if (rc < 0)

@@ -9,12 +9,12 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/io.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -38,23 +38,24 @@ static const struct {
 int sp_file_checksum(int dirfd, const char *name, uint64_t *checksum, struct sp_error *err)
 {
 	sp_cleanup_close int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	struct stat stat;
-	void *bytes;
+	char bytes[16384];
+	XXH3_state_t *state;
+	off_t offset = 0;
+	ssize_t size;
 
 	if (fd < 0)
 		return sp_fail_errno(err, errno, "cannot open %s", name);
-	if (fstat(fd, &stat) < 0)
-		return sp_fail_errno(err, errno, "cannot read %s", name);
-	if (stat.st_size == 0) {
-		*checksum = XXH3_64bits("", 0);
-		return 0;
+	state = XXH3_createState();
+	if (!state)
+		return sp_fail_errno(err, ENOMEM, "cannot read %s", name);
+	XXH3_64bits_reset(state);
+	while ((size = sp_pread_full(fd, bytes, sizeof(bytes), offset)) > 0) {
+		XXH3_64bits_update(state, bytes, (size_t)size);
+		offset += size;
 	}
-	bytes = mmap(NULL, (size_t)stat.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (bytes == MAP_FAILED)
-		return sp_fail_errno(err, errno, "cannot map %s", name);
-	*checksum = XXH3_64bits(bytes, (size_t)stat.st_size);
-	munmap(bytes, (size_t)stat.st_size);
-	return 0;
+	*checksum = XXH3_64bits_digest(state);
+	XXH3_freeState(state);
+	return size < 0 ? sp_fail_errno(err, (int)-size, "cannot read %s", name) : 0;
 }
 
 /* --- writing --- */

@@ -36,7 +36,7 @@ int sp_frame_check(const struct sp_frame *frame, uint64_t file_size, struct sp_e
 			return 0;
 		break;
 	case SP_FRAME_ZSTD:
-		if (frame->size > 0 && frame->size <= ZSTD_COMPRESSBOUND(SP_FRAME_SIZE))
+		if (frame->size > 0 && frame->size <= SP_FRAME_STORED_MAX)
 			return 0;
 		break;
 	default:
@@ -68,7 +68,7 @@ void sp_frame_encoder_init(struct sp_frame_encoder *encoder, int level)
 	*encoder = (struct sp_frame_encoder){0};
 	if (level == SP_COMPRESS_NONE)
 		return;
-	encoder->capacity = ZSTD_compressBound(SP_FRAME_SIZE);
+	encoder->capacity = SP_FRAME_STORED_MAX;
 	encoder->packed = sp_alloc(encoder->capacity);
 	encoder->zstd = checked(ZSTD_createCCtx());
 	ZSTD_CCtx_setParameter(encoder->zstd, ZSTD_c_compressionLevel, level);
@@ -109,12 +109,14 @@ void sp_frame_decoder_init(struct sp_frame_decoder *decoder)
 {
 	decoder->zstd = checked(ZSTD_createDCtx());
 	decoder->pages = sp_alloc(SP_FRAME_SIZE);
+	decoder->stored = sp_alloc(SP_FRAME_STORED_MAX);
 }
 
 void sp_frame_decoder_release(struct sp_frame_decoder *decoder)
 {
 	ZSTD_freeDCtx(decoder->zstd);
 	free(decoder->pages);
+	free(decoder->stored);
 	*decoder = (struct sp_frame_decoder){0};
 }
 

@@ -13,6 +13,7 @@
 struct sp_error;
 
 #define SP_FRAME_PAGES (SP_FRAME_SIZE / SP_PAGE_SIZE)
+#define SP_FRAME_STORED_MAX ZSTD_COMPRESSBOUND(SP_FRAME_SIZE)
 
 enum sp_frame_encoding {
 	SP_FRAME_ZSTD = 1, /* one zstd frame with content checksum and content size */
@@ -49,7 +50,8 @@ int sp_frame_encode(struct sp_frame_encoder *encoder, const void *pages, struct 
 
 struct sp_frame_decoder {
 	ZSTD_DCtx *zstd;
-	uint8_t *pages; /* room for one frame */
+	uint8_t *pages;  /* room for one frame */
+	uint8_t *stored; /* room for any frame as it is stored */
 };
 
 void sp_frame_decoder_init(struct sp_frame_decoder *decoder);

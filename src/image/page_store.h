@@ -1,13 +1,14 @@
 /*
  * The page store as its readers see it: an index of all that a chain of checkpoints says together,
- * and pages.img mapped as a whole.
+ * and pages.img, open.
  *
  * Where the index of a store says PARENT, what the store below it says is put in its place, and so
  * on down the chain. So a page is found in one step, however long the chain is, and of the stores
  * below nothing is needed any more but their frames.
  *
- * The mapping is never touched before the kernel was asked to read the part in: a file that was cut
- * off meanwhile, or a disk that fails, is then an error and not a SIGBUS.
+ * pages.img is read and never mapped: the kernel maps as much as it likes around a page that is
+ * touched, and memory would grow with the file; and one that is cut off meanwhile is an error, not a
+ * SIGBUS.
  */
 #ifndef SEALPOINT_IMAGE_PAGE_STORE_H
 #define SEALPOINT_IMAGE_PAGE_STORE_H
@@ -35,7 +36,7 @@ struct sp_page_store {
 	struct sp_array frames;     /* struct sp_chain_frame: its own first, then those below */
 	struct sp_page_stats stats; /* of what this store alone says, once `counted` */
 	bool counted;
-	uint8_t *bytes;         /* pages.img */
+	int fd;                 /* pages.img */
 	uint64_t device, inode; /* of pages.img */
 	/* for sp_page_store_read() */
 	struct sp_cached_frame cache[SP_CACHED_FRAMES];
@@ -62,10 +63,8 @@ static inline const struct sp_chain_frame *sp_page_store_chain_frame(
 	return sp_array_at(&store->frames, frame);
 }
 
-/** Brings in a frame as it is stored, checks it, decodes it. `*pages` as sp_frame_decode() says. */
+/** Reads a frame, checks it, decodes it. `*pages` are the decoder's, until it is used again. */
 int sp_chain_frame_read(const struct sp_chain_frame *frame, struct sp_frame_decoder *decoder,
                         const uint8_t **pages, struct sp_error *err);
-/** Lets the memory go that reading the frame took; its pages can still be read, a bit slower. */
-void sp_chain_frame_drop(const struct sp_chain_frame *frame);
 
 #endif

@@ -6,7 +6,7 @@
  * object that was added has exactly one state (docs/architecture.md, D6).
  *
  * On disk: pages.img holds independent frames of up to 512 KiB of pages, zstd frames with content
- * checksum, or raw and page-aligned with "none" so that they can be mapped; pages.idx holds
+ * checksum, or raw and page-aligned with "none" so that others can map them; pages.idx holds
  * SP_RECORD_PAGE_INDEX records: for runs of pages their state, and for DATA the frame and the place
  * in it; for frames their offset, sizes and checksum.
  *

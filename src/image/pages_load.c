@@ -66,7 +66,6 @@ static int run_load(void *context, unsigned worker, void *work, struct sp_error 
 	rc = sp_chain_frame_read(&job->frame, decoder, &pages, err);
 	if (rc == 0 && loader->sink)
 		rc = hand_out(loader->sink, job, pages, err);
-	sp_chain_frame_drop(&job->frame);
 	return rc;
 }
 

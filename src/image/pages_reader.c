@@ -7,26 +7,25 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/io.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 /* --- opening --- */
 
-static int map_pages(struct sp_page_store *store, int dirfd, struct sp_error *err)
+static int open_pages(struct sp_page_store *store, int dirfd, struct sp_error *err)
 {
-	sp_cleanup_close int fd = openat(dirfd, SP_IMAGE_PAGES, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat stat;
-	void *bytes;
 
-	if (fd < 0)
+	store->fd = openat(dirfd, SP_IMAGE_PAGES, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (store->fd < 0)
 		return sp_fail_errno(err, errno, "cannot open %s", SP_IMAGE_PAGES);
-	if (fstat(fd, &stat) < 0)
+	if (fstat(store->fd, &stat) < 0)
 		return sp_fail_errno(err, errno, "cannot read %s", SP_IMAGE_PAGES);
 	if (!S_ISREG(stat.st_mode))
 		return sp_fail(err, EINVAL, "cannot read %s: it is not a regular file",
@@ -34,12 +33,6 @@ static int map_pages(struct sp_page_store *store, int dirfd, struct sp_error *er
 	store->device = stat.st_dev;
 	store->inode = stat.st_ino;
 	sp_page_index_init(&store->index, (uint64_t)stat.st_size);
-	if (stat.st_size == 0)
-		return 0;
-	bytes = mmap(NULL, (size_t)stat.st_size, PROT_READ, MAP_SHARED, fd, 0);
-	if (bytes == MAP_FAILED)
-		return sp_fail_errno(err, errno, "cannot map %s", SP_IMAGE_PAGES);
-	store->bytes = bytes;
 	return 0;
 }
 
@@ -49,7 +42,7 @@ int sp_page_store_open_alone(struct sp_page_store **store, int dirfd, struct sp_
 	int rc;
 
 	opened->frames = SP_ARRAY_OF(struct sp_chain_frame);
-	rc = map_pages(opened, dirfd, err);
+	rc = open_pages(opened, dirfd, err);
 	if (rc == 0)
 		rc = sp_page_index_read_file(&opened->index, dirfd, err);
 	if (rc < 0) {
@@ -107,8 +100,7 @@ void sp_page_store_close(struct sp_page_store *store)
 		if (store->cache[i].used_before)
 			sp_frame_decoder_release(&store->cache[i].decoder);
 	}
-	if (store->bytes)
-		munmap(store->bytes, store->index.file_size);
+	sp_close_scope(&store->fd);
 	sp_array_release(&store->frames);
 	sp_page_index_release(&store->index);
 	free(store);
@@ -223,33 +215,21 @@ int sp_page_store_walk(struct sp_page_store *store, uint32_t object, struct sp_r
 
 /* --- frames --- */
 
-static struct sp_range frame_extent(const struct sp_frame *frame)
-{
-	return (struct sp_range){sp_page_down(frame->offset),
-	                         sp_page_up(frame->offset + frame->size)};
-}
-
 int sp_chain_frame_read(const struct sp_chain_frame *chain_frame, struct sp_frame_decoder *decoder,
                         const uint8_t **pages, struct sp_error *err)
 {
 	const struct sp_page_store *store = chain_frame->store;
 	const struct sp_frame *frame = sp_array_at(&store->index.frames, chain_frame->number);
-	struct sp_range extent = frame_extent(frame);
+	uint8_t *stored = frame->encoding == SP_FRAME_RAW ? decoder->pages : decoder->stored;
+	ssize_t size = sp_pread_full(store->fd, stored, frame->size, (off_t)frame->offset);
 
-	/* EINVAL: a kernel before 5.14, which has to fault the pages in one by one. */
-	if (madvise(store->bytes + extent.start, sp_range_size(extent), MADV_POPULATE_READ) < 0 &&
-	    errno != EINVAL)
-		return sp_fail_errno(err, errno, "cannot read %s at offset %" PRIu64,
+	if (size < 0)
+		return sp_fail_errno(err, (int)-size, "cannot read %s at offset %" PRIu64,
 		                     SP_IMAGE_PAGES, frame->offset);
-	return sp_frame_decode(decoder, frame, store->bytes + frame->offset, pages, err);
-}
-
-void sp_chain_frame_drop(const struct sp_chain_frame *frame)
-{
-	const struct sp_page_store *store = frame->store;
-	struct sp_range extent = frame_extent(sp_array_at(&store->index.frames, frame->number));
-
-	madvise(store->bytes + extent.start, sp_range_size(extent), MADV_DONTNEED);
+	if (size < frame->size)
+		return sp_fail(err, EBADMSG, "%s is cut off in the frame at offset %" PRIu64,
+		               SP_IMAGE_PAGES, frame->offset);
+	return sp_frame_decode(decoder, frame, stored, pages, err);
 }
 
 /* --- single pieces --- */
@@ -272,9 +252,7 @@ static int cached_frame(struct sp_page_store *store, uint32_t frame, const uint8
 		if (cached->used < place->used)
 			place = cached;
 	}
-	if (place->used_before)
-		sp_chain_frame_drop(sp_page_store_chain_frame(store, place->frame));
-	else
+	if (!place->used_before)
 		sp_frame_decoder_init(&place->decoder);
 	place->used_before = true;
 	place->frame = frame;

@@ -1,11 +1,9 @@
 /*
- * Records on disk: see record.h. The writer goes through stdio and syncs once, at its end; the
- * reader maps the whole file and checks each record's length and checksum before it hands the
- * payload out.
+ * Records on disk: see record.h. Both sides go through stdio; the writer syncs once, at its end. The
+ * reader checks each record's length and checksum before it hands the payload out.
  */
 #include "image/record.h"
 
-#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 
@@ -14,7 +12,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -104,54 +101,74 @@ void sp_record_writer_abandon(struct sp_record_writer *writer)
 
 /* --- reading --- */
 
+static void init_reader(struct sp_record_reader *reader, const char *name, size_t size)
+{
+	*reader = (struct sp_record_reader){.size = size, .payload = SP_ARRAY_OF(uint8_t)};
+	snprintf(reader->name, sizeof(reader->name), "%s", name);
+}
+
 int sp_record_reader_open(struct sp_record_reader *reader, int dirfd, const char *name,
                           struct sp_error *err)
 {
 	/* O_NONBLOCK: a FIFO in the place of an image must not hold us up. */
 	sp_cleanup_close int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat stat;
-	void *bytes;
 
-	sp_record_reader_memory(reader, name, NULL, 0);
+	init_reader(reader, name, 0);
 	if (fd < 0)
 		return sp_fail_errno(err, errno, "cannot open %s", name);
 	if (fstat(fd, &stat) < 0)
 		return sp_fail_errno(err, errno, "cannot read %s", name);
 	if (!S_ISREG(stat.st_mode))
 		return sp_fail(err, EINVAL, "cannot read %s: it is not a regular file", name);
-	if (stat.st_size == 0)
-		return 0;
-	bytes = mmap(NULL, (size_t)stat.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (bytes == MAP_FAILED)
-		return sp_fail_errno(err, errno, "cannot map %s", name);
-	reader->bytes = bytes;
 	reader->size = (size_t)stat.st_size;
-	reader->mapped = true;
+	reader->file = fdopen(fd, "r");
+	if (!reader->file)
+		return sp_fail_errno(err, errno, "cannot open %s", name);
+	sp_steal_fd(&fd);
 	return 0;
 }
 
 void sp_record_reader_memory(struct sp_record_reader *reader, const char *name, uint8_t *bytes,
                              size_t size)
 {
-	*reader = (struct sp_record_reader){.bytes = bytes, .size = size};
-	snprintf(reader->name, sizeof(reader->name), "%s", name);
+	init_reader(reader, name, size);
+	reader->file = fmemopen(bytes, size, "r");
+	if (!reader->file)
+		sp_alloc(SIZE_MAX); /* ends the program: base/array.h */
+}
+
+static int read_bytes(const struct sp_record_reader *reader, void *bytes, size_t size,
+                      struct sp_error *err)
+{
+	if (fread(bytes, 1, size, reader->file) == size)
+		return 0;
+	if (ferror(reader->file))
+		return sp_fail_errno(err, errno, "cannot read %s", reader->name);
+	return sp_fail(err, EBADMSG, "%s is cut off in the record at offset %zu", reader->name,
+	               reader->position);
+}
+
+static int read_payload(struct sp_record_reader *reader, size_t size, struct sp_error *err)
+{
+	sp_array_clear(&reader->payload);
+	return read_bytes(reader, sp_array_grow(&reader->payload, size), size, err);
 }
 
 int sp_record_next(struct sp_record_reader *reader, struct sp_record *record, struct sp_error *err)
 {
 	size_t left = reader->size - reader->position;
 	struct record_header header;
-	const uint8_t *at;
 	uint32_t length;
 
 	if (left == 0)
 		return 0;
-	at = reader->bytes + reader->position;
 	if (left < sizeof(header))
 		return sp_fail(err, EBADMSG,
 		               "%s is cut off: %zu stray bytes at offset %zu where a record begins",
 		               reader->name, left, reader->position);
-	memcpy(&header, at, sizeof(header));
+	if (read_bytes(reader, &header, sizeof(header), err) < 0)
+		return -err->code;
 	length = le32toh(header.length);
 	left -= sizeof(header);
 	if (length > left || length > RECORD_SIZE_MAX)
@@ -159,7 +176,9 @@ int sp_record_next(struct sp_record_reader *reader, struct sp_record *record, st
 		               "%s is cut off or damaged: the record at offset %zu claims %" PRIu32
 		               " bytes, and %zu follow",
 		               reader->name, reader->position, length, left);
-	if (record_checksum(reader->position, header.type, at + sizeof(header), length) !=
+	if (read_payload(reader, length, err) < 0)
+		return -err->code;
+	if (record_checksum(reader->position, header.type, reader->payload.items, length) !=
 	    le64toh(header.checksum))
 		return sp_fail(
 		        err, EBADMSG,
@@ -167,7 +186,7 @@ int sp_record_next(struct sp_record_reader *reader, struct sp_record *record, st
 		        reader->name, reader->position);
 	*record = (struct sp_record){
 	        .type = (enum sp_record_type)le32toh(header.type),
-	        .payload = at + sizeof(header),
+	        .payload = reader->payload.items,
 	        .size = length,
 	        .offset = reader->position,
 	};
@@ -177,8 +196,9 @@ int sp_record_next(struct sp_record_reader *reader, struct sp_record *record, st
 
 void sp_record_reader_close(struct sp_record_reader *reader)
 {
-	if (reader->mapped)
-		munmap(reader->bytes, reader->size);
+	if (reader->file)
+		fclose(reader->file);
+	sp_array_release(&reader->payload);
 	*reader = (struct sp_record_reader){0};
 }
 

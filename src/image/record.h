@@ -4,13 +4,14 @@
  * On disk a record is: u32 length of the payload, u32 type, u64 checksum, payload, all
  * little-endian. The checksum is XXH3-64 of the payload, seeded with the XXH3-64 of the type's four
  * bytes, which is seeded with the record's offset in the file: so a moved record is noticed. A
- * reader hands out no byte that it has not checked.
+ * reader hands out no byte that it has not checked, and keeps one record in memory.
  */
 #ifndef SEALPOINT_IMAGE_RECORD_H
 #define SEALPOINT_IMAGE_RECORD_H
 
+#include "base/array.h"
+
 #include <protobuf-c/protobuf-c.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -47,17 +48,17 @@ void sp_record_writer_abandon(struct sp_record_writer *writer);
 
 struct sp_record {
 	enum sp_record_type type;
-	const uint8_t *payload; /* into the reader's memory */
+	const uint8_t *payload; /* the reader's, until its next record */
 	size_t size;
 	uint64_t offset; /* in the file, for messages */
 };
 
 struct sp_record_reader {
 	char name[64];
-	uint8_t *bytes; /* the whole file, mapped, or memory of the caller's */
-	size_t size;
+	FILE *file;
+	size_t size; /* of the file, when it was opened */
 	size_t position;
-	bool mapped;
+	struct sp_array payload; /* uint8_t, of the last record */
 };
 
 int sp_record_reader_open(struct sp_record_reader *reader, int dirfd, const char *name,

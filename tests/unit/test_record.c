@@ -1,6 +1,7 @@
 /* Records: what was written is read back, and nothing else is. */
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/io.h"
 #include "image/record.h"
 #include "unit/scratch.h"
 
@@ -22,12 +23,11 @@ static uint8_t *two_records(size_t *size)
 {
 	struct scratch scratch = scratch_make();
 	struct sp_record_writer writer;
-	struct sp_record_reader reader;
 	struct sp_error err = {0};
 	uint8_t general[] = {1, 2, 3, 4};
 	Sealpoint__Process process = SEALPOINT__PROCESS__INIT;
 	Sealpoint__Thread thread = SEALPOINT__THREAD__INIT;
-	uint8_t *bytes;
+	char *bytes;
 
 	process.pid = 42;
 	process.comm = (char *)"worker";
@@ -39,14 +39,9 @@ static uint8_t *two_records(size_t *size)
 	assert_int_equal(sp_record_write(&writer, SP_RECORD_THREAD, &thread.base, &err), 0);
 	assert_int_equal(sp_record_writer_finish(&writer, &err), 0);
 
-	assert_int_equal(sp_record_reader_open(&reader, scratch.dirfd, "records", &err), 0);
-	*size = reader.size;
-	bytes = malloc(reader.size);
-	assert_non_null(bytes);
-	memcpy(bytes, reader.bytes, reader.size);
-	sp_record_reader_close(&reader);
+	assert_int_equal(sp_read_file(scratch.dirfd, "records", &bytes, size, &err), 0);
 	scratch_remove(&scratch);
-	return bytes;
+	return (uint8_t *)bytes;
 }
 
 /* Reads to the end; the number of records, or what refused them. */
@@ -176,6 +171,33 @@ static void what_is_not_a_file_is_refused(void **state)
 	scratch_remove(&scratch);
 }
 
+static void a_file_that_is_cut_off_while_it_is_read_is_refused(void **state)
+{
+	struct scratch scratch = scratch_make();
+	Sealpoint__Process process = SEALPOINT__PROCESS__INIT;
+	struct sp_record_writer writer;
+	struct sp_record_reader reader;
+	struct sp_record record;
+	struct sp_error err = {0};
+	char comm[100000];
+
+	memset(comm, 'c', sizeof(comm) - 1);
+	comm[sizeof(comm) - 1] = '\0';
+	process.comm = comm;
+	assert_int_equal(sp_record_writer_open(&writer, scratch.dirfd, "records", &err), 0);
+	assert_int_equal(sp_record_write(&writer, SP_RECORD_PROCESS, &process.base, &err), 0);
+	assert_int_equal(sp_record_write(&writer, SP_RECORD_PROCESS, &process.base, &err), 0);
+	assert_int_equal(sp_record_writer_finish(&writer, &err), 0);
+
+	assert_int_equal(sp_record_reader_open(&reader, scratch.dirfd, "records", &err), 0);
+	assert_int_equal(sp_record_next(&reader, &record, &err), 1);
+	close(openat(scratch.dirfd, "records", O_WRONLY | O_TRUNC | O_CLOEXEC));
+	assert_int_equal(sp_record_next(&reader, &record, &err), -EBADMSG);
+	assert_non_null(strstr(err.message, "records is cut off"));
+	sp_record_reader_close(&reader);
+	scratch_remove(&scratch);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -186,6 +208,7 @@ int main(void)
 	        cmocka_unit_test(a_payload_that_is_no_message_is_refused_with_its_place),
 	        cmocka_unit_test(an_existing_file_is_not_overwritten),
 	        cmocka_unit_test(what_is_not_a_file_is_refused),
+	        cmocka_unit_test(a_file_that_is_cut_off_while_it_is_read_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
