@@ -71,27 +71,33 @@ int sp_remote_write(const struct sp_remote *remote, remote_addr to, const void *
 /* --- opening --- */
 
 /*
- * The signal that ends a batch: one that nobody would see if it were delivered for want of a
- * tracer. That is one whose default is to be ignored, without a handler, not blocked by any thread,
- * and not pending.
+ * The signals that may end a batch: nobody would see one if it were delivered for want of a tracer,
+ * because its default is to be ignored, and it has no handler and is not pending. Nor would anybody
+ * have seen one that is sent to the process meanwhile: the main thread does not block it.
  */
-static int choose_marker(const struct sp_process *process)
+static uint64_t find_markers(const struct sp_process *process)
 {
-	static const int candidates[] = {SIGURG, SIGWINCH, SIGCHLD};
+	uint64_t markers = sp_signal_bit(SIGURG) | sp_signal_bit(SIGWINCH) | sp_signal_bit(SIGCHLD);
 	sp_cleanup_free char *status = NULL;
-	uint64_t caught, pending, unfit;
+	uint64_t caught, pending;
 
 	if (sp_status_read(process->pid, process->pid, &status, NULL) ||
 	    sp_status_number(status, "SigCgt", 16, &caught, NULL) ||
 	    sp_status_number(status, "ShdPnd", 16, &pending, NULL))
 		return 0;
-	unfit = caught | pending;
-	for (size_t i = 0; i < process->threads.count; i++)
-		unfit |= sp_process_thread(process, i)->signal_mask;
-	for (size_t i = 0; i < SP_COUNT_OF(candidates); i++)
-		if (!(unfit & sp_signal_bit(candidates[i])))
-			return candidates[i];
-	return 0;
+	return markers & ~(caught | pending | sp_process_leader(process)->signal_mask);
+}
+
+/* One that the driver does not block either: it could wait for it, and have one pending. */
+static void choose_marker(struct sp_remote *remote)
+{
+	static const int candidates[] = {SIGURG, SIGWINCH, SIGCHLD};
+	uint64_t markers = remote->markers & ~remote->driver->signal_mask;
+
+	remote->marker_signal = 0;
+	for (size_t i = 0; i < SP_COUNT_OF(candidates) && !remote->marker_signal; i++)
+		if (markers & sp_signal_bit(candidates[i]))
+			remote->marker_signal = candidates[i];
 }
 
 static int write_runner(const struct sp_remote *remote, struct sp_error *err)
@@ -216,7 +222,8 @@ int sp_remote_open(struct sp_remote *remote, struct sp_process *process, struct 
 	if (rc)
 		return sp_error_context(err, "cannot take control of process %d", process->pid);
 	remote->code = remote->foothold.gap;
-	remote->marker_signal = choose_marker(process);
+	remote->markers = find_markers(process);
+	choose_marker(remote);
 	remote->one_by_one =
 	        remote->foothold.complete && sp_is_under_seccomp(process->pid, driver->tid);
 	rc = remote->one_by_one ? take_hold_one_by_one(remote, err) : take_hold(remote, err);
@@ -295,11 +302,15 @@ int sp_remote_drive(struct sp_remote *remote, struct sp_thread *driver, struct s
 	}
 	remote->driver = driver;
 	remote->frame_slot ^= 1;
+	if (remote->heals)
+		choose_marker(remote);
 	rc = sp_driver_engage(remote, err);
 	if (rc) { /* the old one is still the one that has to get its registers back */
 		remote->driver = old;
 		remote->frame_slot ^= 1;
 		remote->engaged = old_engaged;
+		if (remote->heals)
+			choose_marker(remote);
 		return rc;
 	}
 	remote->driver = old;

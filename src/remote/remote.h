@@ -41,8 +41,9 @@ struct sp_remote {
 	bool data_writable; /* the data pages are not read-only any more */
 	bool engaged;       /* the driver's registers are ours at the moment */
 	remote_addr code;   /* start of the temporary mapping; 0: not open */
-	int marker_signal;  /* ends a batch with one stop; 0: stop at every system call instead */
-	siginfo_t foreign;  /* such a signal from outside, kept for the program; si_signo 0: none */
+	uint64_t markers;  /* a dump: signals that may end batches of whoever does not block them */
+	int marker_signal; /* ends a batch with one stop; 0: stop at every system call instead */
+	siginfo_t foreign; /* such a signal from outside, kept for the program; si_signo 0: none */
 	unsigned frame_slot; /* which of the two frames in the target is the driver's */
 	size_t frame_slot_size;
 	struct sp_array calls;  /* struct sp_call: the batch under construction */

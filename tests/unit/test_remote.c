@@ -89,6 +89,19 @@ static void threads(int ready)
 	spinner(ready);
 }
 
+/* One thread blocks all signals, as threads of allocators do. */
+static void deaf_thread(int ready)
+{
+	sigset_t all, before;
+	pthread_t thread;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_create(&thread, NULL, spin_in_thread, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	threads(ready);
+}
+
 static void ignore_signal(int signal)
 {
 	(void)signal;
@@ -271,6 +284,31 @@ static void busy_process_answers(void **state)
 static void every_thread_answers(void **state)
 {
 	asks_and_leaves_no_trace(threads);
+}
+
+/* The others need not stop at every system call for it. */
+static void only_deaf_thread_is_driven_call_by_call(void **state)
+{
+	struct sp_process process;
+	struct sp_remote remote;
+	struct sp_error err = {0};
+	pid_t pid = start(deaf_thread);
+	unsigned deaf = 0;
+
+	take(&process, &remote, pid);
+	for (size_t i = 0; i < process.threads.count; i++) {
+		struct sp_thread *thread = sp_process_thread(&process, i);
+
+		assert_int_equal(sp_remote_drive(&remote, thread, &err), 0);
+		if (remote.marker_signal)
+			assert_false(thread->signal_mask & 1ULL << (remote.marker_signal - 1));
+		else
+			deaf++;
+	}
+	assert_int_equal(deaf, 1);
+	let_go(&process, &remote);
+	end(pid);
+	asks_and_leaves_no_trace(deaf_thread);
 }
 
 static void process_without_marker_answers(void **state)
@@ -485,6 +523,11 @@ static void target_heals_from_two_killed_tracers(void **state)
 	end(pid);
 }
 
+static void deaf_thread_heals_when_tracer_is_killed(void **state)
+{
+	heals_without_trace(deaf_thread);
+}
+
 static void target_without_marker_heals_when_tracer_is_killed(void **state)
 {
 	heals_without_trace(handles_everything);
@@ -630,6 +673,7 @@ int main(void)
 	        cmocka_unit_test(sleeping_process_answers),
 	        cmocka_unit_test(busy_process_answers),
 	        cmocka_unit_test(every_thread_answers),
+	        cmocka_unit_test(only_deaf_thread_is_driven_call_by_call),
 	        cmocka_unit_test(process_without_marker_answers),
 	        cmocka_unit_test(process_under_seccomp_answers),
 	        cmocka_unit_test(process_with_used_stack_answers),
@@ -638,6 +682,7 @@ int main(void)
 	        cmocka_unit_test(single_call_runs_alone),
 	        cmocka_unit_test(target_heals_when_tracer_is_killed),
 	        cmocka_unit_test(threads_heal_when_tracer_is_killed),
+	        cmocka_unit_test(deaf_thread_heals_when_tracer_is_killed),
 	        cmocka_unit_test(target_without_marker_heals_when_tracer_is_killed),
 	        cmocka_unit_test(target_with_used_stack_heals_when_tracer_is_killed),
 	        cmocka_unit_test(target_on_another_stack_heals_when_tracer_is_killed),
