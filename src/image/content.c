@@ -110,8 +110,10 @@ int sp_content_save(struct sp_page_writer *writer, int fd, uint64_t size, uint32
 		return own;
 	source = sp_alloc(sizeof(*source));
 	*source = (struct content_source){own, size};
-	handle = sp_page_writer_add_source(
-	        writer, (struct sp_page_source){read_content, source, release_content});
+	handle = sp_page_writer_add_source(writer,
+	                                   (struct sp_page_source){.read = read_content,
+	                                                           .context = source,
+	                                                           .release = release_content});
 	return add_extents(writer, *object, own, size, handle, err);
 }
 

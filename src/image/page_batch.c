@@ -52,24 +52,48 @@ uint64_t sp_page_batch_add(struct sp_page_batch *batch, const struct sp_page_pie
 	return pages;
 }
 
+static int read_parts(const struct sp_page_source *source, const struct sp_range *parts,
+                      size_t count, uint8_t *pages, struct sp_error *err)
+{
+	int rc = 0;
+
+	if (count > 0 && source->read_parts)
+		return source->read_parts(source->context, parts, count, pages, err);
+	for (size_t i = 0; i < count && rc >= 0; i++) {
+		rc = source->read(source->context, parts[i].start, pages, sp_range_size(parts[i]),
+		                  err);
+		pages += sp_range_size(parts[i]);
+	}
+	return rc;
+}
+
+/* Pieces one behind the other that come from one source are read at once. */
 int sp_page_batch_read(const struct sp_page_batch *batch, struct sp_error *err)
 {
+	const struct sp_page_source *source = NULL;
+	struct sp_range parts[SP_FRAME_PAGES];
 	uint8_t *pages = batch->pages;
+	size_t count = 0, size = 0;
 
 	for (size_t i = 0; i < batch->piece_count; i++) {
 		const struct sp_page_piece *piece = &batch->pieces[i];
-		size_t size = piece->pages * SP_PAGE_SIZE;
-		int rc;
+		uint64_t start = piece->page * SP_PAGE_SIZE;
 
 		if (piece->state != SP_PAGE_DATA)
 			continue;
-		rc = piece->source->read(piece->source->context, piece->page * SP_PAGE_SIZE, pages,
-		                         size, err);
-		if (rc < 0)
-			return rc;
-		pages += size;
+		if (piece->source != source) {
+			int rc = read_parts(source, parts, count, pages, err);
+
+			if (rc < 0)
+				return rc;
+			pages += size;
+			count = size = 0;
+			source = piece->source;
+		}
+		parts[count] = (struct sp_range){start, start + piece->pages * SP_PAGE_SIZE};
+		size += sp_range_size(parts[count++]);
 	}
-	return 0;
+	return read_parts(source, parts, count, pages, err);
 }
 
 /* --- from pieces to runs --- */

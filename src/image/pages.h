@@ -47,6 +47,9 @@ struct sp_page_source {
 	            struct sp_error *err);
 	void *context;
 	void (*release)(void *context); /* may be NULL; called once, when the writer is finished */
+	/** May be NULL. The same for `count` ranges of offsets at once, one behind the other. */
+	int (*read_parts)(void *context, const struct sp_range *parts, size_t count, void *buffer,
+	                  struct sp_error *err);
 };
 
 /** With layers, pages count once, in the state that the topmost layer gives them. */

@@ -92,6 +92,8 @@ int sp_memory_check(pid_t pid, const struct sp_array *vmas, struct sp_error *err
 
 /* --- where contents are read from --- */
 
+#define PARTS_MAX 128
+
 struct process_memory {
 	pid_t pid;
 	int fd;       /* /proc/PID/mem: reads PROT_NONE memory too, but slower */
@@ -134,6 +136,44 @@ static int read_process(void *context, uint64_t offset, void *buffer, size_t siz
 	return read_forced(memory, offset + done, (char *)buffer + done, size - done, err);
 }
 
+/*
+ * Pages that are scattered over the memory, with one call. What it cannot read ends it: that part is
+ * read alone.
+ */
+static int read_process_parts(void *context, const struct sp_range *parts, size_t count,
+                              void *buffer, struct sp_error *err)
+{
+	const struct process_memory *memory = context;
+	struct iovec remote[PARTS_MAX];
+	uint8_t *to = buffer;
+	size_t done = 0;
+
+	while (done < count) {
+		size_t asked = count - done < PARTS_MAX ? count - done : PARTS_MAX, size = 0;
+		struct iovec local = {.iov_base = to};
+		ssize_t got;
+
+		for (size_t i = 0; i < asked; i++) {
+			remote[i] = (struct iovec){(void *)(uintptr_t)parts[done + i].start,
+			                           sp_range_size(parts[done + i])};
+			local.iov_len += remote[i].iov_len;
+		}
+		got = process_vm_readv(memory->pid, &local, 1, remote, asked, 0);
+		for (; asked > 0 && got >= (ssize_t)(size + sp_range_size(parts[done])); asked--)
+			size += sp_range_size(parts[done++]);
+		to += size;
+		if (asked > 0) {
+			int rc = read_process(context, parts[done].start, to,
+			                      sp_range_size(parts[done]), err);
+
+			if (rc < 0)
+				return rc;
+			to += sp_range_size(parts[done++]);
+		}
+	}
+	return 0;
+}
+
 static void release_process(void *context)
 {
 	struct process_memory *memory = context;
@@ -152,10 +192,11 @@ static int add_process_source(struct sp_page_writer *writer, pid_t pid, bool run
 		return fd;
 	memory = sp_alloc(sizeof(*memory));
 	*memory = (struct process_memory){pid, fd, running};
-	*source = sp_page_writer_add_source(writer,
-	                                    (struct sp_page_source){.read = read_process,
-	                                                            .context = memory,
-	                                                            .release = release_process});
+	*source = sp_page_writer_add_source(
+	        writer, (struct sp_page_source){.read = read_process,
+	                                        .read_parts = read_process_parts,
+	                                        .context = memory,
+	                                        .release = release_process});
 	return 0;
 }
 

@@ -162,8 +162,8 @@ static inline int write_pages(struct sp_page_writer *pages, struct fixture *fixt
 {
 	static const enum sp_page_state outer[] = {SP_PAGE_FILE, 0, SP_PAGE_HOLE};
 	uint32_t object = sp_page_writer_new_object(pages);
-	uint32_t source =
-	        sp_page_writer_add_source(pages, (struct sp_page_source){read_heap, fixture, NULL});
+	uint32_t source = sp_page_writer_add_source(
+	        pages, (struct sp_page_source){.read = read_heap, .context = fixture});
 	int status = 0;
 
 	if (sp_range_size(fixture->early) > 0) {

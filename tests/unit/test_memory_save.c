@@ -162,11 +162,15 @@ static void inaccessible_memory_has_contents(void **state)
 	char *memory = map_pages(MAP_PRIVATE | MAP_ANONYMOUS, -1);
 
 	fill(memory, 1);
+	fill(memory, 5);
+	fill(memory, 6);
+	fill(memory, 9);
 	assert_int_equal(mprotect(memory, PAGES * SP_PAGE_SIZE, PROT_NONE), 0);
 	save(memory, &saved);
 	assert_int_equal(mprotect(memory, PAGES * SP_PAGE_SIZE, PROT_READ), 0);
-	assert_states(&saved, memory, "HDHHHHHHHHHHHHHH");
-	assert_contents(&saved, memory, 1);
+	assert_states(&saved, memory, "HDHHHDDHHDHHHHHH");
+	for (size_t page = 0; page < PAGES; page++)
+		assert_contents(&saved, memory, page);
 	unmap_pages(memory);
 }
 

@@ -30,7 +30,7 @@ static void a_failing_source_fails_the_writer(void **state)
 	struct sp_error err = {0};
 	uint32_t object = sp_page_writer_new_object(writer);
 	uint32_t source = sp_page_writer_add_source(
-	        writer, (struct sp_page_source){failing_read, NULL, count_release});
+	        writer, (struct sp_page_source){.read = failing_read, .release = count_release});
 
 	released = 0;
 	sp_page_writer_add(writer, object, pages_range(0, PAGES), SP_PAGE_DATA, source, &err);
@@ -52,7 +52,8 @@ static void an_abandoned_writer_ends_its_workers(void **state)
 	sp_cleanup_free struct model *model = mixed_model(8);
 	struct sp_error err = {0};
 	uint32_t source = sp_page_writer_add_source(
-	        writer, (struct sp_page_source){model_read, model, count_release});
+	        writer, (struct sp_page_source){
+	                        .read = model_read, .context = model, .release = count_release});
 
 	released = 0;
 	assert_int_equal(sp_page_writer_add(writer, sp_page_writer_new_object(writer),

@@ -38,10 +38,10 @@ static void objects_do_not_mix(void **state)
 	struct sp_error err = {0};
 	uint8_t byte;
 	uint32_t one = sp_page_writer_new_object(writer), two = sp_page_writer_new_object(writer);
-	uint32_t source1 =
-	        sp_page_writer_add_source(writer, (struct sp_page_source){model_read, first, NULL});
+	uint32_t source1 = sp_page_writer_add_source(
+	        writer, (struct sp_page_source){.read = model_read, .context = first});
 	uint32_t source2 = sp_page_writer_add_source(
-	        writer, (struct sp_page_source){model_read, second, NULL});
+	        writer, (struct sp_page_source){.read = model_read, .context = second});
 
 	for (size_t page = 0; page < PAGES; page++) { /* in turn, page by page */
 		if (first->states[page] != SP_PAGE_STATES)
