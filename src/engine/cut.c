@@ -91,6 +91,7 @@ void sp_cut_init(struct sp_cut *cut)
 	        .covered = SP_ARRAY_OF(struct sp_range),
 	        .changed = SP_ARRAY_OF(struct sp_range),
 	        .taken = SP_ARRAY_OF(struct sp_range),
+	        .holes = SP_ARRAY_OF(struct sp_range),
 	        .huge = SP_ARRAY_OF(struct sp_range),
 	};
 }
@@ -172,6 +173,7 @@ void sp_cut_end(struct sp_cut *cut)
 	sp_array_release(&cut->covered);
 	sp_array_release(&cut->changed);
 	sp_array_release(&cut->taken);
+	sp_array_release(&cut->holes);
 	sp_array_release(&cut->huge);
 	cut->active = false;
 }
@@ -188,8 +190,8 @@ struct taker {
 	struct sp_cut *cut;
 	struct sp_page_scan populated;
 	struct page_region *regions;
-	struct sp_array holes; /* of a VMA: a set of ranges */
-	uint64_t next;         /* behind the last populated page */
+	bool frozen;
+	uint64_t next; /* behind the last populated page */
 };
 
 static void add_hole(struct taker *taker, uint64_t end)
@@ -200,7 +202,7 @@ static void add_hole(struct taker *taker, uint64_t end)
 	};
 
 	if (hole.start < hole.end)
-		sp_ranges_add(&taker->holes, hole);
+		sp_ranges_add(&taker->cut->holes, hole);
 }
 
 static int visit_populated(void *context, struct sp_range run, uint64_t categories,
@@ -220,7 +222,6 @@ static int visit_populated(void *context, struct sp_range run, uint64_t categori
  */
 static int find_holes(struct taker *taker, struct sp_range range)
 {
-	sp_array_clear(&taker->holes);
 	while (range.start < range.end && sp_range_size(range) >= SP_HUGE_PAGE_SIZE) {
 		int count = sp_scan_written(taker->populated.pagemap, &range, taker->regions,
 		                            REGIONS, 0);
@@ -314,19 +315,35 @@ static int add_discarded(struct taker *taker, const struct sp_vma *vma)
 	return rc;
 }
 
-static int take_protected(struct taker *taker, const struct sp_vma *vma)
+/* The first hole that ends behind `start`, cut to what ends at `end`; empty, there, if there is none. */
+static struct sp_range next_hole(const struct sp_cut *cut, uint64_t start, uint64_t end)
 {
-	uint64_t next = vma->range.start;
-	int rc = find_holes(taker, vma->range);
+	size_t i = sp_ranges_search(&cut->holes, start);
+	struct sp_range hole = {end, end};
 
-	for (size_t i = 0; i < taker->holes.count && rc >= 0; i++) {
-		const struct sp_range *hole = sp_array_at(&taker->holes, i);
+	if (i == cut->holes.count)
+		return hole;
+	hole = *(struct sp_range *)sp_array_at(&cut->holes, i);
+	hole.start = hole.start > start ? hole.start : start;
+	hole.end = hole.end < end ? hole.end : end;
+	return hole.start < hole.end ? hole : (struct sp_range){end, end};
+}
 
-		sp_ranges_add(&taker->cut->changed, *hole);
-		rc = take_range(taker, (struct sp_range){next, hole->start});
-		next = hole->end;
+static int take_protected(struct taker *taker, const struct sp_vma *vma, bool joins)
+{
+	uint64_t next = vma->range.start, end = vma->range.end;
+	int rc = taker->frozen && !joins ? 0 : find_holes(taker, vma->range);
+
+	if (taker->frozen && joins)
+		sp_ranges_normalize(&taker->cut->holes);
+	while (next < end && rc >= 0) {
+		struct sp_range hole = next_hole(taker->cut, next, end);
+
+		sp_ranges_add(&taker->cut->changed, hole);
+		rc = take_range(taker, (struct sp_range){next, hole.start});
+		next = hole.end;
 	}
-	return rc < 0 ? rc : take_range(taker, (struct sp_range){next, vma->range.end});
+	return rc;
 }
 
 /*
@@ -348,7 +365,7 @@ static int take_tracked(struct taker *taker, struct sp_vma *vma)
 		rc = sp_uffd_unprotect(taker->cut->session.uffd, vma->range);
 	if (rc < 0)
 		return rc;
-	rc = take_protected(taker, vma);
+	rc = take_protected(taker, vma, joins);
 	if (joins)
 		sp_ranges_add(&taker->cut->changed, vma->range);
 	return rc < 0 ? rc : add_discarded(taker, vma);
@@ -380,18 +397,17 @@ static void add_uncovered(struct sp_cut *cut, const struct sp_array *vmas)
 	sp_ranges_normalize(&cut->changed);
 }
 
-int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, struct sp_error *err)
+int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, bool frozen, struct sp_error *err)
 {
-	struct taker taker = {
-	        .cut = cut,
-	        .holes = SP_ARRAY_OF(struct sp_range),
-	};
+	struct taker taker = {.cut = cut, .frozen = frozen};
 	int rc = sp_page_scan_open(&taker.populated, cut->session.pid, err);
 
 	if (rc < 0)
 		return rc;
 	taker.regions = sp_alloc(REGIONS * sizeof(*taker.regions));
 	sp_array_clear(&cut->changed);
+	if (!frozen)
+		sp_array_clear(&cut->holes);
 	cut->written = 0;
 	for (size_t i = 0; i < vmas->count; i++) {
 		struct sp_vma *vma = sp_array_at(vmas, i);
@@ -405,7 +421,6 @@ int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, struct sp_error
 	add_uncovered(cut, vmas);
 	sp_ranges_add_all(&cut->taken, &cut->changed);
 	sp_page_scan_close(&taker.populated);
-	sp_array_release(&taker.holes);
 	free(taker.regions);
 	return 0;
 }

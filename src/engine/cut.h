@@ -39,6 +39,7 @@ struct sp_cut {
 	struct sp_array changed; /* what the last take has found: to be saved */
 	uint64_t written;        /* bytes of it that are known to be written: no holes */
 	struct sp_array taken;   /* what all takes of this cut have found: not a set yet */
+	struct sp_array holes;   /* where the last take has seen nothing, and protected nothing */
 	struct sp_array huge;    /* transparent huge pages of what was saved so far */
 };
 
@@ -58,9 +59,10 @@ int sp_cut_begin(struct sp_cut *cut, pid_t pid, enum sp_cut_session which, const
 /**
  * Takes what has changed in these mappings into cut->changed, together with what nobody has saved
  * yet. Mappings that can be tracked join the session, and lose their flag SP_VMA_UFFD unless it is
- * somebody else's.
+ * somebody else's. `frozen`: the program stands still, and was taken from before. Then page tables
+ * are walked once: where there was nothing the last time, all counts as written.
  */
-int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, struct sp_error *err);
+int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, bool frozen, struct sp_error *err);
 /** After cut->changed has been saved (sp_memory_save() has noted huge pages in `vmas`). */
 void sp_cut_saved(struct sp_cut *cut, const struct sp_array *vmas);
 /** Instead, if it is not saved: the next take reports it again. */

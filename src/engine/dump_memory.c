@@ -114,7 +114,7 @@ int sp_dump_take(struct dump *dump, struct task *task, struct sp_error *err)
 	int rc = read_mappings(dump, task, err);
 
 	if (!rc && dump->cut->active)
-		rc = sp_cut_take(dump->cut, &task->vmas, err);
+		rc = sp_cut_take(dump->cut, &task->vmas, dump->frozen, err);
 	return rc ? rc : sp_memory_check(task->process.pid, &task->vmas, err);
 }
 

@@ -83,7 +83,7 @@ int sp_tracking_start(pid_t pid, struct sp_tracking_status *status, struct sp_er
 	if (rc == 0)
 		rc = sp_vma_list_read(pid, &vmas, err);
 	if (rc == 0)
-		rc = sp_cut_take(&cut, &vmas, err);
+		rc = sp_cut_take(&cut, &vmas, false, err);
 	if (rc == 0)
 		rc = fill_in(pid, &cut.session, status, err);
 	if (rc == 0)

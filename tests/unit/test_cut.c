@@ -40,7 +40,7 @@ static struct sp_range map_pages(void)
 }
 
 /* Takes from a list with this one mapping, which was registered with a userfaultfd when listed. */
-static struct sp_vma list_and_take(struct sp_cut *cut, struct sp_range range)
+static struct sp_vma list_and_take(struct sp_cut *cut, struct sp_range range, bool frozen)
 {
 	sp_cleanup_array struct sp_array vmas = SP_ARRAY_OF(struct sp_vma);
 	struct sp_vma *vma = sp_array_push(&vmas);
@@ -51,7 +51,7 @@ static struct sp_vma list_and_take(struct sp_cut *cut, struct sp_range range)
 	                       .prot = PROT_READ | PROT_WRITE,
 	                       .flags = SP_VMA_UFFD,
 	                       .page_shift = SP_PAGE_SHIFT};
-	assert_int_equal(sp_cut_take(cut, &vmas, &err), 0);
+	assert_int_equal(sp_cut_take(cut, &vmas, frozen, &err), 0);
 	sp_cut_saved(cut, &vmas);
 	return *vma;
 }
@@ -59,7 +59,7 @@ static struct sp_vma list_and_take(struct sp_cut *cut, struct sp_range range)
 /* All of it must be reported. */
 static struct sp_vma take(struct sp_cut *cut, struct sp_range range)
 {
-	struct sp_vma vma = list_and_take(cut, range);
+	struct sp_vma vma = list_and_take(cut, range, false);
 
 	assert_int_equal(sp_ranges_total(&cut->changed), sp_range_size(range));
 	return vma;
@@ -127,17 +127,64 @@ static void writes_next_to_memory_that_was_moved_are_found(void **state)
 	assert_ptr_equal(mremap(away, half, half, MREMAP_MAYMOVE | MREMAP_FIXED, high), high);
 	low[0] = 2;
 	take(&cut, range);
-	list_and_take(&cut, range);
+	list_and_take(&cut, range, false);
 	assert_int_equal(sp_ranges_total(&cut.changed), 0);
 	low[0] = 3;
-	list_and_take(&cut, range);
+	list_and_take(&cut, range, false);
 	assert_int_equal(sp_ranges_total(&cut.changed), SP_PAGE_SIZE);
 	munmap(low, sp_range_size(range));
+}
+
+static bool is_changed(const struct sp_cut *cut, struct sp_range range)
+{
+	size_t i = sp_ranges_search(&cut->changed, range.start);
+	struct sp_range found;
+
+	if (i == cut->changed.count)
+		return false;
+	found = *(struct sp_range *)sp_array_at(&cut->changed, i);
+	return found.start <= range.start && found.end >= range.end;
+}
+
+/* The last take does not look for holes again: it must not lose what has appeared in one, nor hide it. */
+static void page_that_appears_in_a_hole_is_taken(void **state)
+{
+	sp_cleanup_cut struct sp_cut cut;
+	uint64_t size = 8 * SP_HUGE_PAGE_SIZE;
+	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uintptr_t start = (uintptr_t)memory;
+	struct sp_range all = {start, start + size};
+	struct sp_range first = {start, start + SP_PAGE_SIZE};
+	struct sp_range inside = {start + size / 2, start + size / 2 + SP_PAGE_SIZE};
+
+	begin(&cut);
+	assert_ptr_not_equal(memory, MAP_FAILED);
+	assert_int_equal(madvise(memory, size, MADV_NOHUGEPAGE), 0);
+	memory[0] = 1;
+	list_and_take(&cut, all, false);
+	list_and_take(&cut, all, false);
+	assert_false(is_changed(&cut, first));
+	memory[0] = 2;
+	memory[size / 2] = 1;
+	list_and_take(&cut, all, true);
+	assert_true(is_changed(&cut, first));
+	assert_true(is_changed(&cut, inside));
+	memory[size / 2] = 2;
+	list_and_take(&cut, all, false);
+	assert_false(is_changed(&cut, first));
+	assert_true(is_changed(&cut, inside));
+	list_and_take(&cut, all, true);
+	assert_false(is_changed(&cut, inside));
+	memory[size / 2] = 3;
+	list_and_take(&cut, all, true);
+	assert_true(is_changed(&cut, inside));
+	munmap(memory, size);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(page_that_appears_in_a_hole_is_taken),
 	        cmocka_unit_test(a_mapping_of_the_session_is_its_own),
 	        cmocka_unit_test(a_mapping_that_has_gone_is_nobodys),
 	        cmocka_unit_test(a_mapping_of_another_userfaultfd_stays_marked),
