@@ -448,6 +448,8 @@ static int save_program(struct dump *dump, struct sp_error *err)
 
 	if (!rc)
 		rc = sp_interrupt_check(err);
+	/* A thread that is to stop needs a processor for that, as do the steps of the freeze. */
+	sp_page_writer_pause(dump->writer.pages);
 	if (!rc)
 		rc = freeze(dump, err);
 	if (!rc)
@@ -457,6 +459,7 @@ static int save_program(struct dump *dump, struct sp_error *err)
 		               dump->options->pid);
 	if (!rc && after == SP_RELEASE_RUN && !hook->call)
 		thaw(dump, after);
+	sp_page_writer_resume(dump->writer.pages);
 	if (!rc)
 		rc = sp_dump_check_mappings(sp_dump_root(dump), err);
 	if (!rc && dump->hold)

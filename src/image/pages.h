@@ -11,7 +11,7 @@
  * in it; for frames their offset, sizes and checksum.
  *
  * The writer reads pages in the caller's thread, as they are added. A pool of workers finds
- * all-zero pages (DATA becomes ZERO), compresses and writes. Up to 16 MiB may have been read and
+ * all-zero pages (DATA becomes ZERO), compresses and writes. Up to 26 MiB may have been read and
  * wait for a worker: that and the compressors are all the memory it takes, whatever is saved.
  */
 #ifndef SEALPOINT_IMAGE_PAGES_H
@@ -92,6 +92,12 @@ int sp_page_writer_add(struct sp_page_writer *writer, uint32_t object, struct sp
 int sp_page_writer_next_layer(struct sp_page_writer *writer, struct sp_error *err);
 /** Reads what is still to be read of all that was added: from then on the sources may change. */
 int sp_page_writer_drain(struct sp_page_writer *writer, struct sp_error *err);
+/**
+ * The workers step aside, for a moment when every processor counts, once they have done what they are
+ * at, until sp_page_writer_resume(), or until one of the functions above has to wait for them.
+ */
+void sp_page_writer_pause(struct sp_page_writer *writer);
+void sp_page_writer_resume(struct sp_page_writer *writer);
 /** Writes the index, syncs both files, frees the writer, also on failure. `stats` may be NULL. */
 int sp_page_writer_finish(struct sp_page_writer *writer, struct sp_page_stats *stats,
                           struct sp_error *err);

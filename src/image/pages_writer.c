@@ -17,6 +17,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/log.h"
@@ -30,6 +31,8 @@
 #define ENCODERS_MEMORY_MAX (36U << 20)
 /* How many frames may have been read and wait for a worker: 16 MiB. */
 #define BATCHES 32
+/* And how many more while the workers step aside, so that a freeze waits for none of them: 10 MiB. */
+#define BATCHES_ASIDE 20
 
 struct sp_page_writer {
 	int dirfd;
@@ -142,7 +145,8 @@ static int start_workers(struct sp_page_writer *writer,
 	struct sp_pool_work work = {
 	        .context = writer,
 	        .job_size = sizeof(struct sp_page_batch),
-	        .places = BATCHES,
+	        .places = BATCHES + BATCHES_ASIDE,
+	        .reserve = BATCHES_ASIDE,
 	        .run = run_batch,
 	        .complete = complete_batch,
 	};
@@ -311,6 +315,19 @@ int sp_page_writer_next_layer(struct sp_page_writer *writer, struct sp_error *er
 int sp_page_writer_drain(struct sp_page_writer *writer, struct sp_error *err)
 {
 	return submit(writer, err);
+}
+
+/* A frame takes about 2 ms at the usual level. */
+#define PAUSE_PATIENCE_NS (3 * SP_NS_PER_MS)
+
+void sp_page_writer_pause(struct sp_page_writer *writer)
+{
+	sp_pool_pause(writer->pool, PAUSE_PATIENCE_NS);
+}
+
+void sp_page_writer_resume(struct sp_page_writer *writer)
+{
+	sp_pool_resume(writer->pool);
 }
 
 /* --- the end --- */

@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/interrupt.h"
 
@@ -28,6 +29,8 @@ struct sp_pool {
 	pthread_cond_t submitted; /* there is a job to run, or the end has come */
 	pthread_cond_t completed;
 	bool ending;
+	bool paused;
+	unsigned running; /* jobs */
 	atomic_bool failed;
 	struct sp_error error;
 
@@ -89,6 +92,7 @@ static void run_next(struct sp_pool *pool, unsigned worker)
 	struct sp_error err = {0};
 	int rc;
 
+	pool->running++;
 	pthread_mutex_unlock(&pool->lock);
 	rc = sp_interrupt_check(&err);
 	if (rc == 0)
@@ -96,6 +100,7 @@ static void run_next(struct sp_pool *pool, unsigned worker)
 	if (rc < 0)
 		sp_pool_fail(pool, &err);
 	pthread_mutex_lock(&pool->lock);
+	pool->running--;
 	pool->done[number % pool->places] = true;
 	complete_in_order(pool);
 }
@@ -113,7 +118,7 @@ static void *worker_main(void *argument)
 	free(argument);
 	pthread_mutex_lock(&pool->lock);
 	for (;;) {
-		if (pool->next < pool->end) {
+		if (pool->next < pool->end && (!pool->paused || pool->ending)) {
 			run_next(pool, start.worker);
 			continue;
 		}
@@ -181,11 +186,44 @@ int sp_pool_start(struct sp_pool **pool, const struct sp_pool_work *work, unsign
 	return 0;
 }
 
-void *sp_pool_claim(struct sp_pool *pool)
+/* The lock is held. */
+static void resume(struct sp_pool *pool)
+{
+	if (pool->paused)
+		pthread_cond_broadcast(&pool->submitted);
+	pool->paused = false;
+}
+
+void sp_pool_pause(struct sp_pool *pool, uint64_t patience_ns)
+{
+	struct timespec until = sp_timespec_from_ns(sp_now_ns() + patience_ns);
+	int code = 0;
+
+	pthread_mutex_lock(&pool->lock);
+	pool->paused = true;
+	while (pool->running && !code)
+		code = pthread_cond_clockwait(&pool->completed, &pool->lock, CLOCK_MONOTONIC,
+		                              &until);
+	pthread_mutex_unlock(&pool->lock);
+}
+
+void sp_pool_resume(struct sp_pool *pool)
 {
 	pthread_mutex_lock(&pool->lock);
-	while (pool->end - pool->first == pool->places)
+	resume(pool);
+	pthread_mutex_unlock(&pool->lock);
+}
+
+void *sp_pool_claim(struct sp_pool *pool)
+{
+	size_t room;
+
+	pthread_mutex_lock(&pool->lock);
+	room = pool->places - (pool->paused ? 0 : pool->work.reserve);
+	while (pool->end - pool->first >= room) {
+		resume(pool);
 		pthread_cond_wait(&pool->completed, &pool->lock);
+	}
 	pthread_mutex_unlock(&pool->lock);
 	return place_of(pool, pool->end);
 }

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct sp_error;
 struct sp_pool;
@@ -17,7 +18,8 @@ struct sp_pool;
 struct sp_pool_work {
 	void *context;
 	size_t job_size;
-	size_t places; /* jobs that there is room for; 0: a few for each worker */
+	size_t places;  /* jobs that there is room for; 0: a few for each worker */
+	size_t reserve; /* how many of these places are only for jobs that come while it is paused */
 	/**
 	 * Does a job. `worker` is below the number of workers, and no two threads have the same.
 	 * Called for every job, also after a failure: then it should only let go of what the job
@@ -37,6 +39,12 @@ int sp_pool_start(struct sp_pool **pool, const struct sp_pool_work *work, unsign
 void *sp_pool_claim(struct sp_pool *pool);
 /** Hands over the job that was claimed last. */
 void sp_pool_submit(struct sp_pool *pool);
+/**
+ * Lets the workers finish what they do, and begin nothing more; waits for that, `patience_ns` at
+ * most. Ends with sp_pool_resume(), or when somebody has to wait for the workers.
+ */
+void sp_pool_pause(struct sp_pool *pool, uint64_t patience_ns);
+void sp_pool_resume(struct sp_pool *pool);
 /** True once a job has failed. Any thread may ask. */
 bool sp_pool_failed(const struct sp_pool *pool);
 /** Makes the pool fail, with an error of the caller's. */
