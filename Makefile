@@ -22,7 +22,7 @@ VERSION := 0.1.0
 
 WARNINGS := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	    -Wwrite-strings -Wpointer-arith -Wno-unused-parameter
-PACKAGES := libprotobuf-c libzstd libxxhash jansson
+PACKAGES := libprotobuf-c libzstd libxxhash jansson libnftables
 SP_CFLAGS := -std=gnu11 -D_GNU_SOURCE -DSP_VERSION='"$(VERSION)"' -Isrc -Iinclude -I$(BUILD)/gen $(WARNINGS) \
 	     -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer)
 SP_LIBS = $(shell pkg-config --libs $(PACKAGES)) -pthread -lm

@@ -5,8 +5,8 @@ set -eu
 
 # A package, or package=command where another package may have brought the command as well.
 build='gcc make pkg-config=pkg-config libc6-dev protobuf-c-compiler=protoc-c libprotobuf-c-dev libzstd-dev
-	libxxhash-dev libjansson-dev'
-common='iproute2=ip procps=ps util-linux=unshare coreutils'
+	libxxhash-dev libjansson-dev libnftables-dev'
+common='iproute2=ip nftables=nft procps=ps util-linux=unshare coreutils'
 test_="$common libcmocka-dev libpng-dev clang=clang g++=g++ libclang-rt-14-dev clang-format=clang-format gdb=gdb mandoc=mandoc
 	shellcheck=shellcheck python3=python3 redis-server=redis-server redis-tools=redis-cli sqlite3=sqlite3 nodejs=node
 	default-jdk-headless=javac"

@@ -75,6 +75,7 @@ extern const struct sp_command sp_command_check;
 extern const struct sp_command sp_command_core;
 extern const struct sp_command sp_command_pre_dump;
 extern const struct sp_command sp_command_track;
+extern const struct sp_command sp_command_unlock;
 extern const struct sp_command sp_command_watch;
 extern const struct sp_command sp_command_merge;
 extern const struct sp_command sp_command_snapshot;

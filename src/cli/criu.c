@@ -146,6 +146,7 @@ static int save(struct sp_criu *criu, struct sp_error *err)
 	dump.memory_only = criu->command == SP_CRIU_PRE_DUMP;
 	dump.kinds.unlinked_file_limit = criu->ghost_limit;
 	dump.kinds.tcp_close = criu->tcp_close;
+	dump.kinds.tcp_established = criu->tcp_established;
 	dump.kinds.shell_job = criu->shell_job;
 	dump.after = criu->leave_running   ? SP_RELEASE_RUN
 	             : criu->leave_stopped ? SP_RELEASE_STOP
@@ -195,6 +196,7 @@ static int restore(struct sp_criu *criu, struct sp_restore_result *result, struc
 	        .pidfile = criu->pidfile,
 	        .before_release = {criu->scripts.count ? run_post_restore : NULL, criu},
 	        .kinds = {.tcp_close = criu->tcp_close,
+	                  .tcp_established = criu->tcp_established,
 	                  .shell_job = criu->shell_job,
 	                  .foreground = !criu->detach},
 	        .log = &criu->cli->log,
@@ -261,7 +263,7 @@ static int run_save(struct sp_criu *criu, struct sp_error *err)
 	bool ahead = criu->command == SP_CRIU_PRE_DUMP;
 	int status;
 
-	if (!sp_worker_begin(criu->tree, &status))
+	if (!sp_worker_begin(criu->tree, criu->tcp_established, &status))
 		return status;
 	if (save(criu, err) < 0)
 		return failed(criu, err, ahead ? "Pre-dumping FAILED." : "Dumping FAILED.");

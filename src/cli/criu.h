@@ -47,7 +47,7 @@ struct sp_criu {
 	uint64_t ghost_limit;
 	unsigned timeout_s;
 	bool leave_running, leave_stopped, track_memory;
-	bool detach, shell_job, tcp_close;
+	bool detach, shell_job, tcp_close, tcp_established;
 	bool display_stats;
 	int status_fd; /* -1: none */
 	bool extra, experimental, all;

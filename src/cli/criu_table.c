@@ -240,6 +240,8 @@ const struct sp_criu_option sp_criu_options[] = {
          "return when the program is restored, and leave it to init"},
         {"shell-job", 'j', NULL, BOTH, set_flag, FIELD(shell_job),
          "save, and restore, a program that shares session and terminal"},
+        {"tcp-established", 0, NULL, BOTH, set_flag, FIELD(tcp_established),
+         "save established TCP connections, and bring them back"},
         {"tcp-close", 0, NULL, BOTH, set_flag, FIELD(tcp_close),
          "bring TCP connections back closed"},
         {"ghost-limit", 0, "SIZE", DUMP, set_ghost_limit, NONE,
@@ -297,10 +299,8 @@ const struct sp_criu_option sp_criu_options[] = {
          "a connection that is not complete yet is refused by name"},
 
         /* Not yet. */
-        {"tcp-established", 0, NULL, BOTH, refuse, NONE,
-         "close the connections first, or use --tcp-close"},
         {"network-lock", 0, "METHOD", BOTH, refuse, NONE,
-         "established connections are not saved, so nothing has to be locked"},
+         "connections are locked with nftables, and with nothing else"},
         {"restore-sibling", 'S', NULL, RESTORE, refuse, NONE,
          "the program is restored as a child of sealpoint; use --restore-detached"},
         {"exec-cmd", 0, NULL, RESTORE, refuse, NONE, "start the command from a script"},

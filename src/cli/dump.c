@@ -13,6 +13,7 @@ enum {
 	OPTION_LIVE,
 	OPTION_TIMEOUT,
 	OPTION_UNLINKED_SIZE,
+	OPTION_TCP_ESTABLISHED,
 };
 
 static const struct sp_option options[] = {
@@ -36,6 +37,9 @@ static const struct sp_option options[] = {
          "10"},
         {OPTION_UNLINKED_SIZE, "unlinked-limit", "SIZE",
          "how large a file without a name may be that is saved\nwith the program; default 1G"},
+        {OPTION_TCP_ESTABLISHED, "tcp-established", NULL,
+         "save established TCP connections; their other ends see a\nquiet network until the "
+         "restore"},
         SP_OPTION_ROW_TCP_CLOSE,
         SP_OPTION_ROW_SHELL_JOB,
         {SP_OPTION_VERBOSE, "verbose", NULL, "tell what is done"},
@@ -83,6 +87,8 @@ static bool apply_option(struct sp_cli *cli, struct sp_dump_options *dump, int o
 	case OPTION_UNLINKED_SIZE:
 		return sp_parse_size(cli, "--unlinked-limit", cli->argument,
 		                     &dump->kinds.unlinked_file_limit);
+	case OPTION_TCP_ESTABLISHED:
+		return dump->kinds.tcp_established = true;
 	default:
 		return sp_apply_saving_option(cli, dump, option);
 	}
@@ -117,6 +123,10 @@ static bool parse(struct sp_cli *cli, struct sp_dump_options *dump)
 		sp_usage_error(cli, "say with -o DIR where to save process %d", dump->pid);
 		return false;
 	}
+	if (dump->kinds.tcp_established && dump->kinds.tcp_close) {
+		sp_usage_error(cli, "give one of --tcp-established and --tcp-close");
+		return false;
+	}
 	/* Whoever goes on with a chain will want to go on with this checkpoint, too. */
 	if (dump->parent && dump->after != SP_RELEASE_KILL)
 		dump->session = SP_CUT_TRACK;
@@ -140,8 +150,9 @@ static json_t *freeze_object(const struct sp_freeze *freeze)
 static void print_json(const struct sp_dump_options *dump, const struct sp_dump_result *result)
 {
 	json_t *object = json_pack(
-	        "{s:i, s:o, s:s, s:I, s:I, s:I, s:f, s:o, s:I, s:I, s:o, s:I, s:I, s:I}", "pid",
-	        (int)dump->pid, "directory", sp_json_text(dump->directory), "program",
+	        "{s:i, s:o, s:s, s:I, s:I, s:I, s:f, s:o, s:I, s:I, s:o, s:I, s:I, s:I, "
+	        "s:I}",
+	        "pid", (int)dump->pid, "directory", sp_json_text(dump->directory), "program",
 	        fate(dump->after), "total_ns", (json_int_t)result->total_ns, "image_bytes",
 	        (json_int_t)result->image_bytes, "contents_bytes",
 	        (json_int_t)result->pages.raw_bytes, "ratio", sp_ratio(&result->pages), "freeze",
@@ -149,7 +160,8 @@ static void print_json(const struct sp_dump_options *dump, const struct sp_dump_
 	        "held_writes", (json_int_t)result->held_writes, "pages",
 	        sp_page_counts_object(result->pages.pages), "threads", (json_int_t)result->threads,
 	        "mappings", (json_int_t)result->mappings, "descriptors",
-	        (json_int_t)result->descriptors);
+	        (json_int_t)result->descriptors, "locked_connections",
+	        (json_int_t)result->connections);
 
 	sp_print_json(object);
 }
@@ -173,6 +185,10 @@ static void print_people(const struct sp_dump_options *dump, const struct sp_dum
 		printf("then %s were saved while the program ran; %s of its writes had to wait\n",
 		       sp_show_bytes(result->held_bytes).text,
 		       sp_show_count(result->held_writes).text);
+	if (result->connections)
+		printf("%u TCP connections are locked until they are restored; \"sealpoint unlock "
+		       "%s\" gives them up\n",
+		       result->connections, dump->directory);
 	printf("%s pages, ", sp_show_count(sp_own_pages(&result->pages)).text);
 	sp_print_stored(&result->pages, result->image_bytes);
 }

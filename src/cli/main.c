@@ -21,6 +21,7 @@ static const struct {
         {&sp_command_snapshot, NULL},
         {&sp_command_pre_dump, NULL},
         {&sp_command_track, NULL},
+        {&sp_command_unlock, NULL},
         {&sp_command_inspect, "To work with what was saved:"},
         {&sp_command_verify, NULL},
         {&sp_command_diff, NULL},

@@ -15,6 +15,7 @@ enum {
 	OPTION_LEAVE_STOPPED,
 	OPTION_SHELL_JOB,
 	OPTION_TCP_CLOSE,
+	OPTION_TCP_ESTABLISHED,
 };
 
 static const struct sp_option options[] = {
@@ -26,6 +27,8 @@ static const struct sp_option options[] = {
          "leave the program stopped before its first instruction;\n\"kill -CONT PID\" goes on"},
         {OPTION_SHELL_JOB, "shell-job", NULL,
          "put a program that was a job of a shell into our own\nsession and terminal"},
+        {OPTION_TCP_ESTABLISHED, "tcp-established", NULL,
+         "bring saved TCP connections back even if they were not\nlocked here since the dump"},
         {OPTION_TCP_CLOSE, "tcp-close", NULL, "bring TCP connections back closed"},
         {SP_OPTION_VERBOSE, "verbose", NULL, "tell what is done"},
         {SP_OPTION_QUIET, "quiet", NULL, "no progress, no warnings, no summary"},
@@ -51,6 +54,8 @@ static bool apply_option(struct sp_cli *cli, struct request *request, int option
 		return request->restore.kinds.shell_job = true;
 	case OPTION_TCP_CLOSE:
 		return request->restore.kinds.tcp_close = true;
+	case OPTION_TCP_ESTABLISHED:
+		return request->restore.kinds.tcp_established = true;
 	default:
 		return false;
 	}
@@ -67,6 +72,10 @@ static bool parse(struct sp_cli *cli, struct request *request)
 	operands = sp_operands(cli, (const char *const[]){"DIR", NULL});
 	if (!operands)
 		return false;
+	if (request->restore.kinds.tcp_established && request->restore.kinds.tcp_close) {
+		sp_usage_error(cli, "give one of --tcp-established and --tcp-close");
+		return false;
+	}
 	request->restore.directory = operands[0];
 	return true;
 }

@@ -35,7 +35,8 @@ int sp_save(struct sp_cli *cli, const struct sp_dump_options *dump, sp_saving_an
 	struct sp_error err = {0};
 	int status;
 
-	if (!sp_worker_begin(dump->pid, &status))
+	/* A program that is left with a socket in repair mode is not helped by itself. */
+	if (!sp_worker_begin(dump->pid, dump->kinds.tcp_established, &status))
 		return status;
 	if (sp_dump(dump, &result, &err) < 0)
 		return sp_command_failed(cli, &err);

@@ -120,7 +120,7 @@ static int run(struct sp_cli *cli)
 
 	if (!parse(cli, &snapshot))
 		return SP_EXIT_USAGE;
-	if (!sp_worker_begin(snapshot.dump.pid, &status))
+	if (!sp_worker_begin(snapshot.dump.pid, false, &status))
 		return status;
 	if (sp_snapshot(&snapshot, &result, &err) < 0)
 		return sp_command_failed(cli, &err);

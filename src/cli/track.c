@@ -80,7 +80,7 @@ static int run(struct sp_cli *cli)
 		return sp_usage_error(cli, "\"%s\" is none of start, status and stop", operands[0]);
 	if (!sp_parse_pid(cli, operands[1], &pid))
 		return SP_EXIT_USAGE;
-	if (!strcmp(operands[0], "start") && !sp_worker_begin(pid, &status))
+	if (!strcmp(operands[0], "start") && !sp_worker_begin(pid, false, &status))
 		return status;
 	return act(cli, operands[0], pid);
 }

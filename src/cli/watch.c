@@ -228,7 +228,7 @@ static int run(struct sp_cli *cli)
 	operands = sp_operands(cli, (const char *const[]){"PID", NULL});
 	if (!operands || !sp_parse_pid(cli, operands[0], &watch.pid))
 		return SP_EXIT_USAGE;
-	if (!sp_worker_begin(watch.pid, &status))
+	if (!sp_worker_begin(watch.pid, false, &status))
 		return status;
 	if (open_plot(&watch)) {
 		status = watch_process(&watch);

@@ -9,11 +9,11 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-bool sp_worker_begin(pid_t target, int *status)
+bool sp_worker_begin(pid_t target, bool always, int *status)
 {
 	pid_t started = getpid(), worker = -1;
 
-	if (!sp_target_survives(target))
+	if (always || !sp_target_survives(target))
 		worker = fork();
 	if (worker > 0) {
 		setpgid(worker, worker); /* whoever comes first */

@@ -6,10 +6,12 @@
 
 #include "base/cleanup.h"
 #include "base/io.h"
+#include "kinds/connection_lock.h"
 #include "proc/capability.h"
 
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <netinet/tcp.h>
 #include <string.h>
 
 static void require(struct sp_probe_result *result, const unsigned *capabilities, size_t count)
@@ -64,6 +66,23 @@ static void probe_sys_resource(struct sp_probe_result *result)
 		        "not in the effective set; hard limits above our own cannot be given back");
 }
 
+static void probe_nftables(struct sp_probe_result *result)
+{
+	struct sp_error err = {0};
+
+	result->present = !sp_connection_lock_try(&err);
+	if (!result->present)
+		sp_probe_detail(result, "%s", err.message);
+}
+
+static void probe_tcp_repair(struct sp_probe_result *result)
+{
+	sp_cleanup_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP);
+	const int on = TCP_REPAIR_ON;
+
+	sp_probe_outcome(result, !setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &on, sizeof(on)));
+}
+
 /* Yama's levels, from Documentation/admin-guide/LSM/Yama.rst. */
 static void probe_yama(struct sp_probe_result *result)
 {
@@ -96,6 +115,10 @@ const struct sp_probe sp_capability_probes[] = {
          "Linux 2.2", probe_sys_nice},
         {"CAP_IPC_LOCK", SP_NEEDED_SOMETIMES,
          "locked memory above the limit, hugetlb of other groups", "Linux 2.2", probe_ipc_lock},
+        {"TCP_REPAIR", SP_NEEDED_SOMETIMES, "saving TCP connections (--tcp-established)",
+         "Linux 3.5, CAP_NET_ADMIN", probe_tcp_repair},
+        {"nftables", SP_NEEDED_SOMETIMES, "locking TCP connections from dump to restore",
+         "Linux 5.12, CAP_NET_ADMIN", probe_nftables},
         {"CAP_SYS_RESOURCE", SP_NEEDED_SOMETIMES, "raising hard limits; nothing else depends on it",
          "Linux 2.2", probe_sys_resource},
         {"ptrace not restricted", SP_NEEDED_ALWAYS, "stopping programs that are not our children",

@@ -16,6 +16,7 @@
 #include "base/limit.h"
 #include "kinds/namespaces.h"
 #include "kinds/sharing.h"
+#include "kinds/tcp_repair.h"
 #include "proc/capability.h"
 #include "proc/file.h"
 #include "proc/stat.h"
@@ -73,7 +74,12 @@ static int save_files(struct dump *dump, struct sp_error *err)
 
 	for (size_t i = 0; i < dump->tasks.count && !rc; i++)
 		rc = add_files(dump, sp_dump_task(dump, i), err);
-	return rc ? rc : sp_file_table_save(&dump->files, &saver, &dump->writer.records, err);
+	if (!rc)
+		rc = sp_file_table_save(&dump->files, &saver, &dump->writer.records, err);
+	/* A program that is to have its connections needs them no longer locked than to be read. */
+	if (dump->options->after != SP_RELEASE_KILL)
+		sp_connection_lock_lift(&dump->files.lock);
+	return rc;
 }
 
 static int save_state(struct dump *dump, struct task *task, struct sp_remote *remote,
@@ -440,6 +446,36 @@ static int save_memory_only(struct dump *dump, struct sp_error *err)
 	return rc ? rc : commit(dump, err);
 }
 
+/*
+ * From now on the connections belong to the checkpoint. If they cannot be locked for it, there is none.
+ */
+static int hand_over_connections(struct dump *dump, struct sp_error *err)
+{
+	const struct sp_connection_lock *lock = &dump->files.lock;
+	uint8_t id[SP_CHECKPOINT_ID_SIZE];
+	int rc;
+
+	if (!lock->connections.count || dump->options->after != SP_RELEASE_KILL)
+		return 0;
+	dump->result->connections = (unsigned)lock->connections.count;
+	rc = sp_checkpoint_read_id(dump->writer.path, id, err);
+	if (!rc)
+		rc = sp_connection_lock_keep(lock, id, err);
+	if (rc)
+		sp_checkpoint_withdraw(&dump->writer);
+	return rc;
+}
+
+/* The program is dead, or dying, and we have its sockets: no last packet of theirs tells anybody. */
+static void silence_connections(struct dump *dump)
+{
+	const struct sp_array *connections = &dump->files.lock.connections;
+
+	for (size_t i = 0; i < connections->count && dump->options->after == SP_RELEASE_KILL; i++)
+		sp_tcp_connection_silence(
+		        ((struct sp_connection *)sp_array_at(connections, i))->fd);
+}
+
 static int save_program(struct dump *dump, struct sp_error *err)
 {
 	const struct sp_hook *hook = &dump->options->before_release;
@@ -473,7 +509,11 @@ static int save_program(struct dump *dump, struct sp_error *err)
 	if (!rc && hook->call)
 		rc = hook->call(hook->context, dump->options->pid, err);
 	if (!rc)
+		rc = hand_over_connections(dump, err);
+	if (!rc)
 		thaw(dump, after);
+	if (!rc)
+		silence_connections(dump);
 	return rc;
 }
 
@@ -495,6 +535,8 @@ static void release(struct dump *dump)
 	sp_array_release(&dump->held.areas);
 	for (size_t i = 0; i < dump->tasks.count; i++)
 		sp_remote_close(&sp_dump_task(dump, i)->remote, NULL);
+	if (dump->frozen)
+		sp_connection_lock_lift(&dump->files.lock);
 	thaw(dump, SP_RELEASE_RUN);
 	for (size_t i = 0; i < dump->tasks.count; i++)
 		release_task(sp_dump_task(dump, i));

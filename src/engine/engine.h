@@ -69,6 +69,7 @@ struct sp_dump_result {
 	uint64_t image_bytes; /* all files of the checkpoint */
 	uint64_t total_ns;
 	unsigned threads, mappings, descriptors;
+	unsigned connections; /* that are locked until they are restored */
 };
 
 /**
@@ -163,6 +164,16 @@ struct sp_restore_result {
  */
 int sp_restore(const struct sp_restore_options *options, struct sp_restore_result *result,
                struct sp_error *err);
+
+/* --- unlock (unlock.c) --- */
+
+/** Gives up the connections of the checkpoint that a dump has locked. ENOENT: they are not locked. */
+int sp_unlock_checkpoint(const char *directory, struct sp_error *err);
+/**
+ * Lets a running program have its connections again that a killed dump has left in repair mode. `*count`
+ * is how many there were.
+ */
+int sp_unlock_process(pid_t pid, unsigned *count, struct sp_error *err);
 
 /* --- check --- */
 

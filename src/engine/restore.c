@@ -342,6 +342,12 @@ static int call_hook(struct restore *restore, struct sp_error *err)
 	return hook->call ? hook->call(hook->context, task_at(restore, 0)->process.pid, err) : 0;
 }
 
+/* Nothing comes after this but the program: what others notice of it begins here. */
+static int resume_files(struct restore *restore, struct sp_error *err)
+{
+	return sp_files_resume(&restore->files, err);
+}
+
 /* A step is done for the restore as a whole, or for each process. */
 static const struct {
 	int (*run)(struct restore *restore, struct sp_error *err);
@@ -360,7 +366,8 @@ static const struct {
         {.run = check_interrupt, .what = "not interrupted"},
         {.run_for_each = let_go, .what = "registers set"},
         {.run = call_hook, .what = "all restored"},
-        {.run = write_pidfile, .what = "done"},
+        {.run = write_pidfile, .what = "process id written"},
+        {.run = resume_files, .what = "done"},
 };
 
 static int run_step(struct restore *restore, size_t step, struct sp_error *err)

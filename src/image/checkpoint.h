@@ -70,6 +70,8 @@ int sp_checkpoint_set_parent(struct sp_checkpoint_writer *writer, Sealpoint__Man
  */
 int sp_checkpoint_commit(struct sp_checkpoint_writer *writer, const Sealpoint__Manifest *manifest,
                          struct sp_page_stats *stats, struct sp_error *err);
+/** Takes a commit back, unless it has replaced another checkpoint. */
+void sp_checkpoint_withdraw(struct sp_checkpoint_writer *writer);
 /** Removes what was written so far. Does nothing after a commit, and when called again. */
 void sp_checkpoint_abandon(struct sp_checkpoint_writer *writer);
 

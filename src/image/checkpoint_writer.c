@@ -308,6 +308,15 @@ int sp_checkpoint_commit(struct sp_checkpoint_writer *writer, const Sealpoint__M
 	return 0;
 }
 
+void sp_checkpoint_withdraw(struct sp_checkpoint_writer *writer)
+{
+	if (set_paths(writer, writer->path, NULL))
+		return;
+	if (!writer->replaces && !rename(writer->path, writer->partial))
+		remove_partial(writer);
+	writer->partial[0] = '\0';
+}
+
 void sp_checkpoint_abandon(struct sp_checkpoint_writer *writer)
 {
 	if (writer->partial[0] == '\0')

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/limit.h"
+#include "kinds/connection_lock.h"
 #include "kinds/file_locks.h"
 #include "kinds/file_owner.h"
 
@@ -88,6 +89,8 @@ int sp_file_builder_init(struct sp_file_builder *builder, const struct sp_checkp
 	sp_parking_init(&builder->parking);
 	builder->fds = sp_alloc((file_count(builder) + 1) * sizeof(int));
 	builder->numbers = sp_alloc((file_count(builder) + 1) * sizeof(int));
+	builder->lock = sp_alloc(sizeof(*builder->lock));
+	*builder->lock = SP_CONNECTION_LOCK_NONE;
 	for (size_t id = 0; id <= file_count(builder); id++)
 		builder->fds[id] = builder->numbers[id] = -1;
 	rc = list_descriptors(builder, err);
@@ -130,12 +133,16 @@ void sp_file_builder_release(struct sp_file_builder *builder)
 	for (size_t id = 1; builder->fds && id <= file_count(builder); id++)
 		if (builder->fds[id] >= 0)
 			close(builder->fds[id]);
+	if (builder->lock)
+		sp_connection_lock_release(builder->lock);
+	free(builder->lock);
 	free(builder->fds);
 	free(builder->numbers);
 	sp_array_release(&builder->descriptors);
 	sp_parking_release(&builder->parking);
 	sp_array_release(&builder->undo);
 	builder->fds = builder->numbers = NULL;
+	builder->lock = NULL;
 }
 
 /* --- errors that name the file --- */
@@ -220,12 +227,32 @@ static int open_file(struct sp_file_builder *builder, const Sealpoint__OpenFile 
 	return rc ? rc : set_status_flags(builder->fds[file->id], (int)file->flags, err);
 }
 
+/*
+ * A connection that was not locked since the dump has gone on, or been reset: whatever a restored program
+ * said on it would be taken for something it has said before.
+ */
+static int lock_connections(struct sp_file_builder *builder, struct sp_error *err)
+{
+	size_t count = builder->lock->connections.count;
+
+	if (count && !builder->options->tcp_established &&
+	    !sp_connection_is_locked(builder->checkpoint->manifest->id.data))
+		return sp_fail(
+		        err, ENOTCONN,
+		        "the checkpoint's %zu TCP connections are not locked here: they were "
+		        "restored or let go since, or saved on another machine, and their other "
+		        "ends may have gone on; give --tcp-close to restore them closed, or "
+		        "--tcp-established if you know that nothing has happened on them",
+		        count);
+	return sp_connection_lock_take(builder->lock, err);
+}
+
 int sp_files_open(struct sp_file_builder *builder, struct sp_error *err)
 {
 	for (size_t i = 0; i < file_count(builder); i++)
 		if (open_file(builder, file_at(builder, i), err))
 			return name_file(builder, file_at(builder, i), err);
-	return 0;
+	return lock_connections(builder, err);
 }
 
 /* --- placing --- */
@@ -326,12 +353,13 @@ static int settle_whole(struct sp_file_builder *builder, const Sealpoint__OpenFi
 	const struct sp_file_kind *kind = sp_file_kind_by_name(file->kind);
 	int rc = 0;
 
-	if (file->owner)
+	/* The kind first: what it does shall send no signal. */
+	if (kind->settle)
+		rc = kind->settle(builder, file, err);
+	if (!rc && file->owner)
 		rc = sp_file_owner_set(builder->fds[file->id], file->owner, err);
 	if (!rc && builder->numbers[file->id] >= 0)
 		rc = settle_async(builder, file, err);
-	if (!rc && kind->settle)
-		rc = kind->settle(builder, file, err);
 	return rc;
 }
 
@@ -357,4 +385,25 @@ int sp_files_settle(struct sp_file_builder *builder, struct sp_remote *remote, p
 	}
 	builder->remote = NULL;
 	return rc;
+}
+
+/* --- resuming --- */
+
+int sp_files_resume(struct sp_file_builder *builder, struct sp_error *err)
+{
+	int rc = 0;
+
+	if (builder->lock->in_image)
+		rc = sp_connection_unlock(builder->checkpoint->manifest->id.data, err);
+	if (rc && rc != -ENOENT)
+		return rc;
+	sp_connection_lock_lift(builder->lock);
+	for (size_t i = 0; i < file_count(builder); i++) {
+		const Sealpoint__OpenFile *file = file_at(builder, i);
+		const struct sp_file_kind *kind = sp_file_kind_by_name(file->kind);
+
+		if (kind->resume && kind->resume(builder, file, err))
+			return name_file(builder, file, err);
+	}
+	return 0;
 }

@@ -20,7 +20,10 @@ void sp_file_builder_release(struct sp_file_builder *builder);
 void sp_file_builder_complete(struct sp_file_builder *builder);
 /** Lets every kind check its records; nothing is changed yet. */
 int sp_files_check(struct sp_file_builder *builder, struct sp_error *err);
-/** Opens every file of the checkpoint; builder->fds is filled in. */
+/**
+ * Opens every file of the checkpoint; builder->fds is filled in. Connections are locked until this
+ * restore ends. They are refused if they were not locked, unless the options know better.
+ */
 int sp_files_open(struct sp_file_builder *builder, struct sp_error *err);
 /**
  * Puts the descriptors of process `pid` at their numbers (the remote drives it), with close-on-exec
@@ -31,6 +34,9 @@ int sp_files_place(struct sp_file_builder *builder, struct sp_remote *remote, pi
 /** Owners (F_SETOWN_EX, F_SETSIG), file locks, and what the kinds have left to do. */
 int sp_files_settle(struct sp_file_builder *builder, struct sp_remote *remote, pid_t pid,
                     struct sp_error *err);
+
+/** The last step: lets the connections go that were locked, and the kinds resume. */
+int sp_files_resume(struct sp_file_builder *builder, struct sp_error *err);
 
 /* --- for kinds --- */
 

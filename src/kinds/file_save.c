@@ -90,10 +90,26 @@ static int save_descriptor(const struct sp_descriptor *descriptor, struct sp_rec
 	return sp_record_write(records, SP_RECORD_DESCRIPTOR, &record.base, err);
 }
 
+/* All at once, before the first of them is looked at. */
+static int lock_connections(struct sp_file_table *table, const struct sp_file_saver *saver,
+                            struct sp_error *err)
+{
+	for (uint32_t id = 1; id <= table->files.count; id++) {
+		const struct sp_open_file *file = sp_file_table_at(table, id);
+		struct sp_connection connection = {.fd = file->fd};
+
+		if (file->kind->connects && file->kind->connects(saver, file, &connection))
+			sp_connection_lock_add(&table->lock, &connection);
+	}
+	return sp_connection_lock_take(&table->lock, err);
+}
+
 int sp_file_table_save(struct sp_file_table *table, struct sp_file_saver *saver,
                        struct sp_record_writer *records, struct sp_error *err)
 {
 	saver->table = table;
+	if (lock_connections(table, saver, err))
+		return -err->code;
 	for (uint32_t id = 1; id <= table->files.count; id++) {
 		const struct sp_open_file *file = sp_file_table_at(table, id);
 

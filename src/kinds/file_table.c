@@ -38,6 +38,7 @@ void sp_file_table_init(struct sp_file_table *table)
 	table->descriptors = SP_ARRAY_OF(struct sp_descriptor);
 	table->locks = SP_ARRAY_OF(struct sp_file_lock);
 	table->inodes = SP_ARRAY_OF(uint32_t);
+	table->lock = SP_CONNECTION_LOCK_NONE;
 }
 
 static void release_file(struct sp_open_file *file)
@@ -56,6 +57,7 @@ void sp_file_table_release(struct sp_file_table *table)
 	sp_array_release(&table->descriptors);
 	sp_array_release(&table->locks);
 	sp_array_release(&table->inodes);
+	sp_connection_lock_release(&table->lock);
 }
 
 struct sp_open_file *sp_file_table_at(const struct sp_file_table *table, uint32_t id)

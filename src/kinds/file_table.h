@@ -6,6 +6,7 @@
 #ifndef SEALPOINT_KINDS_FILE_TABLE_H
 #define SEALPOINT_KINDS_FILE_TABLE_H
 
+#include "kinds/connection_lock.h"
 #include "kinds/kind.h"
 
 struct sp_descriptor {
@@ -20,6 +21,8 @@ struct sp_file_table {
 	struct sp_array descriptors; /* struct sp_descriptor, by pid and number */
 	struct sp_array locks;       /* struct sp_file_lock (kinds/file_locks.h), by file */
 	struct sp_array inodes;      /* uint32_t: all ids, by device, inode and id */
+	struct sp_connection_lock
+	        lock; /* on those that are connections, from sp_file_table_save() */
 };
 
 void sp_file_table_init(struct sp_file_table *table);
@@ -58,7 +61,10 @@ const struct sp_open_file *sp_file_table_same_inode(const struct sp_file_table *
                                                     const struct sp_open_file *file,
                                                     const struct sp_open_file *previous);
 
-/** Asks the kinds to save every file and writes the SP_RECORD_OPEN_FILE and _DESCRIPTOR records. */
+/**
+ * Locks the connections that are to be saved, asks the kinds to save every file, and writes the SP_RECORD_OPEN_FILE
+ * and _DESCRIPTOR records.
+ */
 int sp_file_table_save(struct sp_file_table *table, struct sp_file_saver *saver,
                        struct sp_record_writer *records, struct sp_error *err);
 

@@ -62,6 +62,11 @@ void sp_inet_address_text(const void *address, char text[SP_INET_TEXT])
 		snprintf(text, SP_INET_TEXT, "[%s]:%u", host, ntohs(copy.v6.sin6_port));
 }
 
+bool sp_inet_address_is_v4(const union sp_inet_address *address)
+{
+	return address->any.sa_family == AF_INET || IN6_IS_ADDR_V4MAPPED(&address->v6.sin6_addr);
+}
+
 static bool is_bound(const union sp_inet_address *address)
 {
 	if (address->any.sa_family == AF_INET)
@@ -101,7 +106,7 @@ void sp_inet_socket_release(struct sp_inet_socket *socket)
 	sp_socket_options_release(&socket->options);
 }
 
-static int bind_again(int fd, const Sealpoint__InetSocket *message, struct sp_error *err)
+int sp_inet_socket_bind(int fd, const Sealpoint__InetSocket *message, struct sp_error *err)
 {
 	union sp_inet_address address = {0};
 	char text[SP_INET_TEXT];
@@ -119,15 +124,23 @@ static int bind_again(int fd, const Sealpoint__InetSocket *message, struct sp_er
 	return sp_fail_errno(err, errno, "cannot bind to %s", text);
 }
 
-int sp_inet_socket_make(const Sealpoint__InetSocket *message, struct sp_error *err)
+int sp_inet_socket_make_unbound(const Sealpoint__InetSocket *message, struct sp_error *err)
 {
 	sp_cleanup_close int fd = socket((int)message->family, (int)message->type | SOCK_CLOEXEC,
 	                                 (int)message->protocol);
 
 	if (fd < 0)
 		return sp_fail_errno(err, errno, "cannot make a socket");
-	if (sp_socket_options_apply(fd, message->options, message->n_options, err) < 0 ||
-	    bind_again(fd, message, err) < 0)
+	if (sp_socket_options_apply(fd, message->options, message->n_options, err) < 0)
+		return -err->code;
+	return sp_steal_fd(&fd);
+}
+
+int sp_inet_socket_make(const Sealpoint__InetSocket *message, struct sp_error *err)
+{
+	sp_cleanup_close int fd = sp_inet_socket_make_unbound(message, err);
+
+	if (fd < 0 || sp_inet_socket_bind(fd, message, err) < 0)
 		return -err->code;
 	return sp_steal_fd(&fd);
 }

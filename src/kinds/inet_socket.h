@@ -36,12 +36,17 @@ void sp_inet_socket_release(struct sp_inet_socket *socket);
 
 /** Makes the socket with its options, bound as it was. Returns a descriptor or a negative errno. */
 int sp_inet_socket_make(const Sealpoint__InetSocket *message, struct sp_error *err);
+/** The two halves of it. */
+int sp_inet_socket_make_unbound(const Sealpoint__InetSocket *message, struct sp_error *err);
+int sp_inet_socket_bind(int fd, const Sealpoint__InetSocket *message, struct sp_error *err);
 int sp_inet_socket_check(const Sealpoint__InetSocket *message, int type, struct sp_error *err);
 
 /** True if the bytes are an address of the family. */
 bool sp_inet_address_valid(const ProtobufCBinaryData *bytes, uint32_t family);
 /** "10.0.0.1:80" or "[fe80::1%2]:80". */
 void sp_inet_address_text(const void *address, char text[SP_INET_TEXT]);
+/** Whether an IPv4 packet carries it: by an IPv6 socket IPv4 can be spoken, too. */
+bool sp_inet_address_is_v4(const union sp_inet_address *address);
 /** The bytes of an address, as a message holds them: no copy. */
 ProtobufCBinaryData sp_inet_address_bytes(union sp_inet_address *address);
 

@@ -24,8 +24,9 @@
 struct sp_kind_options {
 	uint64_t unlinked_file_limit; /* bytes of an unlinked file that may be stored */
 	bool tcp_close;               /* established connections are restored closed */
-	bool shell_job;               /* session, group and terminal may belong to somebody else */
-	bool foreground;              /* restore: our terminal may get the modes of the program's */
+	bool tcp_established; /* dump: they are saved; restore: even if they are not locked */
+	bool shell_job;       /* session, group and terminal may belong to somebody else */
+	bool foreground;      /* restore: our terminal may get the modes of the program's */
 };
 
 /* --- bytes of a kind's own message --- */
@@ -80,12 +81,16 @@ struct sp_file_saver {
 	struct sp_log *log;
 };
 
+struct sp_connection;
+struct sp_connection_lock;
+
 /** What rebuilding files may use. */
 struct sp_file_builder {
 	const struct sp_checkpoint *checkpoint;
 	const struct sp_kind_options *options;
 	struct sp_log *log;
 	int *fds; /* by OpenFile.id: sealpoint's own descriptor once opened, else -1 */
+	struct sp_connection_lock *lock; /* for connections that are made (connection_lock.h) */
 	/* While settling: the restored process, whose descriptors are in place. */
 	struct sp_remote *remote;
 	pid_t pid;
@@ -101,6 +106,12 @@ struct sp_file_kind {
 	const char *title; /* for people: "unix stream socket" */
 	/** Is this open file one of mine? Rows are asked in the registry's order. */
 	bool (*claims)(const struct sp_open_file *file);
+	/**
+	 * Optional. Asked before any file is saved: true if this is our end of a connection that has to
+	 * be locked for it (kinds/connection_lock.h). Fills in the addresses.
+	 */
+	bool (*connects)(const struct sp_file_saver *saver, const struct sp_open_file *file,
+	                 struct sp_connection *connection);
 	/**
 	 * Packs the kind's message. Refuses by name what cannot be saved (D5): the caller puts
 	 * "cannot save descriptor N of process P (TITLE LINK): " in front.
@@ -122,6 +133,12 @@ struct sp_file_kind {
 	 * hold is settled once, in the first of them; one without a descriptor in the root process.
 	 */
 	int (*settle)(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+	              struct sp_error *err);
+	/**
+	 * Optional. The last step of a restore, when all has succeeded that can fail and connections are
+	 * not locked any more: what others notice.
+	 */
+	int (*resume)(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
 	              struct sp_error *err);
 	/** Optional. One line for `inspect`: "/var/log/x.log, position 120". */
 	void (*describe)(ProtobufCBinaryData body, char *text, size_t size);

@@ -9,7 +9,7 @@
 #include <linux/filter.h>
 #include <linux/in6.h>
 #include <linux/if.h>
-#include <linux/tcp.h>
+#include <netinet/tcp.h>
 #include <netinet/ip.h>
 #include <stdbool.h>
 #include <string.h>
@@ -173,6 +173,25 @@ static bool is_tuned_by_kernel(int fd, const struct option *option)
 	       !(lock & (option->name == SO_SNDBUF ? 1 : 2)); /* SOCK_{SND,RCV}BUF_LOCK */
 }
 
+/*
+ * What tells something of an established connection, and can not be set, or not to that effect: the segment
+ * size in use, how it was opened, the hops of the packet that opened it.
+ */
+static bool belongs_to_connection(int fd, const struct option *option)
+{
+	struct tcp_info info = {.tcpi_state = TCP_CLOSE};
+	socklen_t size = sizeof(info);
+
+	if ((option->level == IPPROTO_IP && option->name == IP_MULTICAST_TTL) ||
+	    (option->level == IPPROTO_IPV6 && option->name == IPV6_MULTICAST_HOPS))
+		return sp_socket_number(fd, SO_TYPE) == SOCK_STREAM;
+	if (option->level != IPPROTO_TCP ||
+	    (option->name != TCP_MAXSEG && option->name != TCP_FASTOPEN_CONNECT))
+		return false;
+	getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size);
+	return info.tcpi_state != TCP_CLOSE && info.tcpi_state != TCP_LISTEN;
+}
+
 /* The socket's own value, or 0 if it has no such option. */
 static unsigned read_option(int fd, const struct option *option, void *value)
 {
@@ -208,7 +227,8 @@ int sp_socket_options_save(int fd, struct sp_socket_options *saved, struct sp_er
 	for (size_t i = 0; i < OPTIONS; i++) {
 		unsigned size = read_option(fd, &options[i], value);
 
-		if (size && !is_tuned_by_kernel(fd, &options[i]))
+		if (size && !is_tuned_by_kernel(fd, &options[i]) &&
+		    !belongs_to_connection(fd, &options[i]))
 			save_option(saved, &options[i], value, size);
 	}
 	return 0;
@@ -222,6 +242,14 @@ void sp_socket_options_release(struct sp_socket_options *saved)
 	}
 	free(saved->list);
 	*saved = (struct sp_socket_options){0};
+}
+
+bool sp_socket_options_have(Sealpoint__SocketOption *const *list, size_t count, int level, int name)
+{
+	for (size_t i = 0; i < count; i++)
+		if (list[i]->level == (uint32_t)level && list[i]->name == (uint32_t)name)
+			return list[i]->value.len && list[i]->value.data[0];
+	return false;
 }
 
 /* --- setting --- */

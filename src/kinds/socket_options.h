@@ -8,6 +8,7 @@
 
 #include "socket.pb-c.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct sp_error;
@@ -26,6 +27,10 @@ struct sp_socket_options {
 int sp_socket_options_save(int fd, struct sp_socket_options *options, struct sp_error *err);
 void sp_socket_options_release(struct sp_socket_options *options);
 #define sp_cleanup_socket_options sp_cleanup(sp_socket_options_release)
+
+/** Whether an option of an image that is on or off is on. */
+bool sp_socket_options_have(Sealpoint__SocketOption *const *list, size_t count, int level,
+                            int name);
 
 /** Sets options of an image on a new socket. Before bind(2): some only work then. */
 int sp_socket_options_apply(int fd, Sealpoint__SocketOption *const *list, size_t count,

@@ -1,8 +1,9 @@
 /*
- * TCP sockets that do not listen. One without a connection is made anew, bound where it was. An
- * established connection is refused by name, unless --tcp-close asks for it to be given up: then
- * the restored program finds it closed by the other end. Reading gives what an ended connection
- * gives (0), writing fails with EPIPE, poll(2) reports hang-up.
+ * TCP sockets that do not listen. One without a connection is made anew, bound where it was. A
+ * connection is refused by name unless the user says what shall become of it. --tcp-established saves it
+ * (kinds/tcp_repair.h). With --tcp-close it is given up: the restored program finds it closed by the
+ * other end. Reading gives what an ended connection gives (0), writing fails with EPIPE, poll(2) reports
+ * hang-up. That can also be asked for when it was saved and is restored.
  *
  * A connection that had ended already is restored in the same way, and a new socket takes that
  * state from shutdown(2) alone: on a socket without a connection it fails with ENOTCONN, but the
@@ -10,34 +11,16 @@
  */
 #include "kinds/registry.h"
 
-#include "kinds/inet_socket.h"
-
-#include "tcp_socket.pb-c.h"
+#include "kinds/connection_lock.h"
+#include "kinds/tcp_repair.h"
 
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <string.h>
 
 static bool claims(const struct sp_open_file *file)
 {
 	return sp_inet_socket_is(file, SOCK_STREAM, IPPROTO_TCP);
-}
-
-static const char *state_name(unsigned state)
-{
-	static const char *const names[] = {
-	        [TCP_ESTABLISHED] = "established",
-	        [TCP_SYN_SENT] = "being opened",
-	        [TCP_SYN_RECV] = "being opened",
-	        [TCP_FIN_WAIT1] = "being closed by the program",
-	        [TCP_FIN_WAIT2] = "closed by the program but not by the other end",
-	        [TCP_TIME_WAIT] = "closed",
-	        [TCP_CLOSE_WAIT] = "closed by the other end but not by the program",
-	        [TCP_LAST_ACK] = "being closed",
-	        [TCP_CLOSING] = "being closed",
-	};
-	const char *name = state < SP_COUNT_OF(names) ? names[state] : NULL;
-
-	return name ? name : "in an unknown state";
 }
 
 /* What makes the socket one without a connection, which can be saved. */
@@ -68,10 +51,11 @@ static int give_up_connection(struct sp_file_saver *saver, const struct sp_open_
 	if (!getpeername(file->fd, &peer.any, &size))
 		sp_inet_address_text(&peer, there);
 	if (!saver->options->tcp_close)
-		return sp_fail(err, ENOTSUP,
-		               "its connection from %s to %s is %s; %s, or give --tcp-close to "
-		               "restore it closed",
-		               here, there, state_name(state), way_out(state));
+		return sp_fail(
+		        err, ENOTSUP,
+		        "its connection from %s to %s is %s; %s, or give --tcp-established to "
+		        "save it, or --tcp-close to restore it closed",
+		        here, there, sp_tcp_state_name(state), way_out(state));
 	sp_warn(saver->log,
 	        "descriptor %d of process %d: the TCP connection from %s to %s is given up",
 	        file->number, file->pid, here, there);
@@ -97,32 +81,77 @@ static int refuse_error(int fd, struct sp_error *err)
 	return 0;
 }
 
+static unsigned state_of(int fd)
+{
+	struct tcp_info info = {.tcpi_state = TCP_CLOSE};
+	socklen_t size = sizeof(info);
+
+	getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size);
+	return info.tcpi_state;
+}
+
+static bool connects(const struct sp_file_saver *saver, const struct sp_open_file *file,
+                     struct sp_connection *connection)
+{
+	socklen_t local_size = sizeof(connection->local), peer_size = sizeof(connection->peer);
+
+	return saver->options->tcp_established && state_of(file->fd) != TCP_CLOSE &&
+	       !getsockname(file->fd, &connection->local.any, &local_size) &&
+	       !getpeername(file->fd, &connection->peer.any, &peer_size);
+}
+
 static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
                 struct sp_error *err)
 {
 	Sealpoint__TcpSocket message = SEALPOINT__TCP_SOCKET__INIT;
 	sp_cleanup_inet_socket struct sp_inet_socket socket = {0};
-	struct tcp_info info;
-	socklen_t size = sizeof(info);
+	sp_cleanup_tcp_connection struct sp_tcp_connection connection = {0};
+	unsigned state = state_of(file->fd);
+	int rc = sp_inet_socket_save(file->fd, &socket, err);
 
-	if (sp_inet_socket_save(file->fd, &socket, err) < 0)
-		return -err->code;
-	if (getsockopt(file->fd, IPPROTO_TCP, TCP_INFO, &info, &size) < 0)
-		return sp_fail_errno(err, errno, "cannot ask for TCP_INFO");
-	if (info.tcpi_state != TCP_CLOSE) {
-		if (give_up_connection(saver, file, &socket, info.tcpi_state, err) < 0)
-			return -err->code;
-		message.finished = true;
-	} else {
-		if (!saver->options->tcp_close && refuse_error(file->fd, err) < 0)
-			return -err->code;
+	if (!rc && state == TCP_CLOSE) {
+		rc = saver->options->tcp_close ? 0 : refuse_error(file->fd, err);
 		message.finished = is_finished(file->fd);
+	} else if (!rc && saver->options->tcp_established) {
+		rc = sp_tcp_connection_save(file->fd, &connection, err);
+		message.connection = &connection.message;
+	} else if (!rc) {
+		rc = give_up_connection(saver, file, &socket, state, err);
+		message.finished = true;
 	}
+	if (rc)
+		return rc;
 	if (message.finished)
 		sp_inet_socket_strip(&socket);
 	message.socket = &socket.message;
 	sp_blob_pack(body, &message.base);
 	return 0;
+}
+
+/* --- restore --- */
+
+static int make_closed(const Sealpoint__InetSocket *socket, struct sp_error *err)
+{
+	Sealpoint__InetSocket bare = *socket;
+	int fd;
+
+	bare.n_options = 0;
+	fd = sp_inet_socket_make_unbound(&bare, err);
+	if (fd >= 0)
+		shutdown(fd, SHUT_RDWR); /* "fails", see above */
+	return fd;
+}
+
+/* Locks it; it is connected when its listener is bound, too, and the memory is filled. */
+static int make_connected(struct sp_file_builder *builder, const Sealpoint__TcpSocket *message,
+                          struct sp_error *err)
+{
+	struct sp_connection connection = {.fd = -1};
+
+	memcpy(&connection.local, message->socket->local.data, message->socket->local.len);
+	memcpy(&connection.peer, message->connection->peer.data, message->connection->peer.len);
+	sp_connection_lock_add(builder->lock, &connection);
+	return sp_inet_socket_make_unbound(message->socket, err);
 }
 
 static int open_tcp_socket(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
@@ -133,23 +162,72 @@ static int open_tcp_socket(struct sp_file_builder *builder, const Sealpoint__Ope
 
 	if (!message)
 		return -EBADMSG;
-	*fd = sp_inet_socket_make(message->socket, err);
-	if (*fd < 0)
-		return *fd;
-	if (message->finished)
-		shutdown(*fd, SHUT_RDWR); /* "fails", see above */
-	return 0;
+	builder->lock->in_image |= message->connection != NULL;
+	if (message->finished || (message->connection && builder->options->tcp_close))
+		*fd = make_closed(message->socket, err);
+	else if (message->connection)
+		*fd = make_connected(builder, message, err);
+	else
+		*fd = sp_inet_socket_make(message->socket, err);
+	return *fd < 0 ? *fd : 0;
 }
+
+typedef int connection_step(int fd, const Sealpoint__TcpSocket *message, struct sp_error *err);
+
+static int with_connection(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                           connection_step *step, struct sp_error *err)
+{
+	sp_cleanup_message Sealpoint__TcpSocket *message =
+	        sp_blob_unpack(file->body, &sealpoint__tcp_socket__descriptor, err);
+
+	if (!message)
+		return -EBADMSG;
+	if (!message->connection || builder->options->tcp_close)
+		return 0;
+	return step(builder->fds[file->id], message, err);
+}
+
+static int connect_again(int fd, const Sealpoint__TcpSocket *message, struct sp_error *err)
+{
+	return sp_tcp_connection_restore(fd, message->socket, message->connection, err);
+}
+
+static int settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                  struct sp_error *err)
+{
+	return with_connection(builder, file, connect_again, err);
+}
+
+static int go_on(int fd, const Sealpoint__TcpSocket *message, struct sp_error *err)
+{
+	return sp_tcp_connection_resume(fd, message->socket, err);
+}
+
+static int resume(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                  struct sp_error *err)
+{
+	return with_connection(builder, file, go_on, err);
+}
+
+/* --- looking --- */
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__TcpSocket *message =
 	        sp_blob_unpack(body, &sealpoint__tcp_socket__descriptor, NULL);
-	char address[SP_INET_TEXT];
+	char address[SP_INET_TEXT], peer[SP_INET_TEXT];
 
 	if (!message || sp_inet_socket_check(message->socket, SOCK_STREAM, NULL) < 0)
 		return;
 	sp_inet_address_text(message->socket->local.data, address);
+	if (message->connection &&
+	    !sp_tcp_connection_check(message->socket, message->connection, NULL)) {
+		sp_inet_address_text(message->connection->peer.data, peer);
+		snprintf(text, size, "%s, connection to %s %s, %zu bytes to read, %zu to send",
+		         address, peer, sp_tcp_state_name(message->connection->state),
+		         message->connection->received.len, message->connection->sending.len);
+		return;
+	}
 	snprintf(text, size, "%s, %s", address,
 	         message->finished ? "its connection is over" : "not connected");
 }
@@ -162,15 +240,22 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 
 	if (!message)
 		return -EBADMSG;
-	return sp_inet_socket_check(message->socket, SOCK_STREAM, err);
+	if (sp_inet_socket_check(message->socket, SOCK_STREAM, err) < 0)
+		return -err->code;
+	return message->connection
+	               ? sp_tcp_connection_check(message->socket, message->connection, err)
+	               : 0;
 }
 
 const struct sp_file_kind sp_kind_tcp_socket = {
         .name = "tcp_socket",
         .title = "TCP socket",
         .claims = claims,
+        .connects = connects,
         .save = save,
         .open = open_tcp_socket,
+        .settle = settle,
+        .resume = resume,
         .describe = describe,
         .check = check,
 };

@@ -6,7 +6,7 @@
 # shellcheck source=tests/lib.sh
 source "$TOP/tests/lib.sh"
 
-commands=(dump restore snapshot pre-dump track inspect verify diff merge core check watch criu)
+commands=(dump restore snapshot pre-dump track unlock inspect verify diff merge core check watch criu)
 
 # A command must end with STATUS and say WORDS, in one line on standard error.
 expect() { # CASE STATUS WORDS COMMAND...

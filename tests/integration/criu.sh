@@ -37,7 +37,7 @@ last_line() { # FILE WORDS
 done_here="
 dump --tree 1; dump -t 1; pre-dump --tree 1; dump --images-dir x; dump -D x; dump --work-dir x; dump -W x; dump --leave-running; dump -R
 dump --leave-stopped; dump -s; restore --leave-stopped; restore --restore-detached; restore -d; dump --shell-job; dump -j
-restore -j; dump --tcp-close; restore --tcp-close; dump --ghost-limit 10M; dump --timeout 5; dump --track-mem; pre-dump --track-mem
+restore -j; dump --tcp-established; restore --tcp-established; dump --tcp-close; restore --tcp-close; dump --ghost-limit 10M; dump --timeout 5; dump --track-mem; pre-dump --track-mem
 dump --prev-images-dir ../x; pre-dump --pre-dump-mode=splice; pre-dump --pre-dump-mode read; restore --pidfile x
 dump --action-script script; restore --status-fd 2; dump --manage-cgroups=ignore; dump --file-validation buildid
 dump --log-file x; dump -o x; dump --verbosity; dump --verbosity=4; dump -v; dump -vv; dump -v4; dump --display-stats
@@ -55,7 +55,7 @@ dump --enable-fs all; dump --libdir x; dump -L x; dump --stream; dump --page-ser
 dump --ps-socket 3; dump --lazy-pages; restore --lazy-pages; dump --cpu-cap; restore --cpu-cap=none; dump --daemon
 dump --file-validation filesize; dump --tls; dump --tls-cacert x; dump --tls-cacrl x; dump --tls-cert x; dump --tls-key x
 dump --ext-mount-map x:y; dump --enable-external-sharing; dump --enable-external-masters; dump --tls-no-cn-verify; dump --empty-ns net; dump --irmap-scan-path x; dump --skip-mnt x; dump --mntns-compat-mode
-restore --exec-cmd; dump --tcp-established; restore --tcp-established; dump --network-lock nftables"
+restore --exec-cmd; dump --network-lock nftables"
 
 # What is accepted comes to the images directory, which is not there.
 try_options() { # WORDS LIST

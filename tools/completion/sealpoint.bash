@@ -27,6 +27,10 @@ _sealpoint() {
 		mapfile -t COMPREPLY < <(compgen -W "none 1 3 9 19" -- "$word")
 		return
 		;;
+	--pid)
+		mapfile -t COMPREPLY < <(compgen -W "$(cd /proc && printf '%s\n' [0-9]*)" -- "$word")
+		return
+		;;
 	--timeout | --unlinked-limit | --every | --keep | --max-chain | -n | --count | -i | --interval)
 		return
 		;;
@@ -50,7 +54,7 @@ _sealpoint() {
 	criu)
 		mapfile -t COMPREPLY < <(compgen -W "check dump pre-dump restore" -- "$word")
 		;;
-	restore | inspect | verify | core | merge | diff)
+	restore | unlock | inspect | verify | core | merge | diff)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -d -- "$word")
 		;;

@@ -1,0 +1,203 @@
+/* Locking TCP connections with nftables: see connection_lock.h. */
+#include "kinds/connection_lock.h"
+
+#include "base/clock.h"
+
+#include <arpa/inet.h>
+#include <linux/netlink.h>
+#include <nftables/libnftables.h>
+#include <string.h>
+
+/*
+ * At the priority "raw", before anybody else has an opinion of these packets. The sets hold both ends
+ * as an arriving packet names them. What leaves is only looked at where it leaves, and what arrives
+ * where it arrives: of a connection between two programs of this machine, one end alone may be locked.
+ */
+static const char table_format[] =
+        "add table inet %1$s { %2$s comment \"%3$s\"; }\n"
+        "add set inet %1$s v4 { type ipv4_addr . inet_service . ipv4_addr . inet_service; }\n"
+        "add set inet %1$s v6 { type ipv6_addr . inet_service . ipv6_addr . inet_service; }\n"
+        "add chain inet %1$s arriving { type filter hook input priority raw; }\n"
+        "add chain inet %1$s leaving { type filter hook output priority raw; }\n"
+        "add rule inet %1$s arriving meta mark %4$u accept\n"
+        "add rule inet %1$s leaving meta mark %4$u accept\n"
+        "add rule inet %1$s arriving ip saddr . tcp sport . ip daddr . tcp dport @v4 drop\n"
+        "add rule inet %1$s leaving ip daddr . tcp dport . ip saddr . tcp sport @v4 drop\n"
+        "add rule inet %1$s arriving ip6 saddr . tcp sport . ip6 daddr . tcp dport @v6 drop\n"
+        "add rule inet %1$s leaving ip6 daddr . tcp dport . ip6 saddr . tcp sport @v6 drop\n";
+
+/* --- the library --- */
+
+static void free_nft(struct nft_ctx **nft)
+{
+	if (*nft)
+		nft_ctx_free(*nft);
+	*nft = NULL;
+}
+
+/* The library ends the whole program if it cannot have its socket, so that is tried before. */
+static struct nft_ctx *open_nft(struct sp_error *err)
+{
+	sp_cleanup_close int probe = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
+	struct nft_ctx *nft = probe < 0 ? NULL : nft_ctx_new(NFT_CTX_DEFAULT);
+
+	if (!nft) {
+		sp_fail_errno(err, probe < 0 ? errno : ENOMEM, "cannot use nftables");
+		return NULL;
+	}
+	nft_ctx_buffer_output(nft);
+	nft_ctx_buffer_error(nft);
+	return nft;
+}
+
+static int run(struct nft_ctx *nft, const char *commands, struct sp_error *err)
+{
+	const char *reason;
+
+	errno = 0;
+	if (!nft_run_cmd_from_buffer(nft, commands))
+		return 0;
+	reason = nft_ctx_get_error_buffer(nft);
+	reason = strstr(reason, "Error: ") ? strstr(reason, "Error: ") + 7 : reason;
+	return sp_fail(err, errno ? errno : EIO, "nftables refuses: %.*s",
+	               (int)strcspn(reason, "\n"), reason);
+}
+
+/* --- tables --- */
+
+static void print_end(FILE *out, const union sp_inet_address *address)
+{
+	char host[INET6_ADDRSTRLEN];
+
+	if (address->any.sa_family == AF_INET)
+		inet_ntop(AF_INET, &address->v4.sin_addr, host, sizeof(host));
+	else if (sp_inet_address_is_v4(address))
+		inet_ntop(AF_INET, &address->v6.sin6_addr.s6_addr[12], host, sizeof(host));
+	else
+		inet_ntop(AF_INET6, &address->v6.sin6_addr, host, sizeof(host));
+	/* The port is at the same place in both. */
+	fprintf(out, "%s . %u", host, ntohs(address->v4.sin_port));
+}
+
+static void print_connections(FILE *out, const struct sp_connection_lock *lock, const char *table)
+{
+	for (size_t i = 0; i < lock->connections.count; i++) {
+		const struct sp_connection *connection = sp_array_at(&lock->connections, i);
+
+		fprintf(out, "add element inet %s %s { ", table,
+		        sp_inet_address_is_v4(&connection->peer) ? "v4" : "v6");
+		print_end(out, &connection->peer);
+		fputs(" . ", out);
+		print_end(out, &connection->local);
+		fputs(" }\n", out);
+	}
+}
+
+/* All of it is one transaction. */
+static int add_table(struct nft_ctx *nft, const struct sp_connection_lock *lock, const char *table,
+                     bool owned, struct sp_error *err)
+{
+	sp_cleanup_free char *commands = NULL;
+	size_t size;
+	FILE *out = open_memstream(&commands, &size);
+
+	if (!out)
+		return sp_fail_errno(err, errno, "cannot lock connections");
+	fprintf(out, table_format, table, owned ? "flags owner;" : "",
+	        owned ? "connections that sealpoint is working on"
+	              : "connections of a saved program, until it is restored",
+	        SP_CONNECTION_MARK);
+	print_connections(out, lock, table);
+	if (fclose(out))
+		return sp_fail_errno(err, ENOMEM, "cannot lock connections");
+	return run(nft, commands, err);
+}
+
+static char *table_of(const uint8_t id[SP_CHECKPOINT_ID_SIZE])
+{
+	sp_cleanup_free char *hex = sp_format_hex(id, SP_CHECKPOINT_ID_SIZE);
+
+	return sp_format("sealpoint-%s", hex);
+}
+
+/* --- the lock while we work --- */
+
+void sp_connection_lock_add(struct sp_connection_lock *lock, const struct sp_connection *connection)
+{
+	sp_array_append(&lock->connections, connection);
+}
+
+int sp_connection_lock_take(struct sp_connection_lock *lock, struct sp_error *err)
+{
+	if (!lock->connections.count)
+		return 0;
+	snprintf(lock->table, sizeof(lock->table), "sealpoint-working-%d-%llx", getpid(),
+	         (unsigned long long)sp_now_ns());
+	lock->owner = open_nft(err);
+	if (lock->owner && !add_table(lock->owner, lock, lock->table, true, err))
+		return 0;
+	free_nft(&lock->owner);
+	return sp_error_context(err, "cannot lock TCP connections");
+}
+
+void sp_connection_lock_lift(struct sp_connection_lock *lock)
+{
+	sp_cleanup_free char *command = sp_format("delete table inet %s", lock->table);
+
+	/* Should that fail, the table goes with its owner. */
+	if (lock->owner && run(lock->owner, command, NULL))
+		free_nft(&lock->owner);
+}
+
+void sp_connection_lock_release(struct sp_connection_lock *lock)
+{
+	free_nft(&lock->owner);
+	sp_array_release(&lock->connections);
+}
+
+/* --- the lock between dump and restore --- */
+
+int sp_connection_lock_keep(const struct sp_connection_lock *lock,
+                            const uint8_t id[SP_CHECKPOINT_ID_SIZE], struct sp_error *err)
+{
+	sp_cleanup(free_nft) struct nft_ctx *nft = NULL;
+	sp_cleanup_free char *table = table_of(id);
+
+	if (!lock->connections.count)
+		return 0;
+	nft = open_nft(err);
+	if (nft && !add_table(nft, lock, table, false, err))
+		return 0;
+	return sp_error_context(err, "cannot lock TCP connections");
+}
+
+bool sp_connection_is_locked(const uint8_t id[SP_CHECKPOINT_ID_SIZE])
+{
+	sp_cleanup(free_nft) struct nft_ctx *nft = open_nft(NULL);
+	sp_cleanup_free char *table = table_of(id);
+	sp_cleanup_free char *command = sp_format("list table inet %s", table);
+
+	return nft && !run(nft, command, NULL);
+}
+
+int sp_connection_unlock(const uint8_t id[SP_CHECKPOINT_ID_SIZE], struct sp_error *err)
+{
+	sp_cleanup(free_nft) struct nft_ctx *nft = open_nft(err);
+	sp_cleanup_free char *table = table_of(id);
+	sp_cleanup_free char *command = sp_format("delete table inet %s", table);
+
+	return nft ? run(nft, command, err) : -err->code;
+}
+
+int sp_connection_lock_try(struct sp_error *err)
+{
+	struct sp_connection_lock lock = SP_CONNECTION_LOCK_NONE;
+	struct sp_connection nobody = {.local.v4 = {.sin_family = AF_INET},
+	                               .peer.v4 = {.sin_family = AF_INET}};
+	int rc;
+
+	sp_connection_lock_add(&lock, &nobody);
+	rc = sp_connection_lock_take(&lock, err);
+	sp_connection_lock_release(&lock);
+	return rc;
+}

@@ -1,0 +1,167 @@
+#!/bin/bash
+# TCP connections to programs that are not saved along and run on, in a network namespace of their own: an echo
+# server is dumped and restored again and again, and its clients, one idle, the others busy over IPv4 and IPv6 all the
+# while, see nothing of it but a pause. What a dump locks is unlocked however the dump ends.
+#
+# timeout: 300
+# shellcheck source=tests/lib.sh
+source "$TOP/tests/lib.sh"
+
+port=7000
+
+cat >server.py <<'END'
+import selectors, socket, sys
+listener = socket.create_server(("::", int(sys.argv[1])), family=socket.AF_INET6, dualstack_ipv6=True)
+poll = selectors.DefaultSelector()
+poll.register(listener, selectors.EVENT_READ)
+while True:
+    for key, _ in poll.select():
+        if key.fileobj is listener:
+            poll.register(listener.accept()[0], selectors.EVENT_READ)
+        else:
+            data = key.fileobj.recv(1 << 16)
+            if not data:
+                poll.unregister(key.fileobj)
+                key.fileobj.close()
+            key.fileobj.sendall(data) if data else None
+END
+
+# Sends what only it can know, and compares what comes back; says how often that went well in a file that is replaced.
+cat >client.py <<'END'
+import os, random, socket, sys
+host, port, name, largest = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+connection = socket.create_connection((host, port))
+rounds = 0
+while True:
+    data = random.randbytes(random.randrange(1, largest))
+    connection.sendall(data)
+    back = b""
+    while len(back) < len(data):
+        more = connection.recv(1 << 16)
+        if not more:
+            sys.exit(f"{name}: the connection ended after {rounds} rounds")
+        back += more
+    if back != data:
+        sys.exit(f"{name}: round {rounds} came back wrong")
+    rounds += 1
+    with open(name + ".new", "w") as out:
+        out.write(str(rounds))
+    os.rename(name + ".new", name)
+END
+
+# --- two networks --------------------------------------------------------------------------------------
+
+make_networks() {
+	unshare --net sleep infinity &
+	elsewhere=$!
+	wait_until 10 other_network || die "no second network namespace"
+	ip link add ours type veth peer name theirs netns "$elsewhere" || skip_test "no veth devices here"
+	ip address add 10.9.0.1/24 dev ours
+	ip address add fd09::1/64 dev ours nodad
+	ip link set ours up
+	nsenter -t "$elsewhere" -n sh -c 'ip address add 10.9.0.2/24 dev theirs
+		ip address add fd09::2/64 dev theirs nodad; ip link set theirs up; ip link set lo up'
+}
+
+other_network() { [[ $(readlink "/proc/$elsewhere/ns/net") != "$(readlink /proc/self/ns/net)" ]]; }
+
+clients=()
+start_client() { # HOST NAME LARGEST
+	nsenter -t "$elsewhere" -n python3 client.py "$1" $port "$2" "$3" 2>>complaints &
+	clients+=("$2")
+	wait_until 20 test -s "$2" || die "$2 does not come through: $(<complaints)"
+}
+
+rounds_of() { cat "$1" 2>/dev/null || echo 0; }
+has_gone_on() { (($(rounds_of "$1") >= $2)); }
+
+# Each client comes through again, several times.
+expect_clients_go_on() { # WHEN
+	local client
+	for client in "${clients[@]}"; do
+		wait_until 40 has_gone_on "$client" $(($(rounds_of "$client") + 5)) ||
+			die "$1: $client does not come through any more: $(cat complaints)"
+	done
+	[[ ! -s complaints ]] || die "$1: $(<complaints)"
+}
+
+locks() { nft list tables | grep -c sealpoint; }
+has_locks() { [[ $(locks) == "$1" ]]; }
+expect_locks() { # NUMBER WHEN
+	wait_until 10 has_locks "$1" || die "$2: $(locks) locks, not $1: $(nft list tables)"
+}
+
+# --- dumps and restores --------------------------------------------------------------------------------
+
+make_networks
+start_program python3 server.py $port
+server=$PROGRAM_PID
+wait_until 20 is_listening $port || die "the server does not start: $(tail -3 program.log)"
+start_client 10.9.0.1 small 10
+start_client 10.9.0.1 large 3000000
+start_client fd09::1 other 30000
+
+for round in 1 2 3; do
+	dump "$server" "image$round" --tcp-established
+	wait_until 20 is_gone "$server" || die "the server is still there"
+	expect_locks 1 "dumped"
+	sleep 0.5 # what the clients send meanwhile is lost, and sent again
+	restore_detached "image$round"
+	expect_locks 0 "restored"
+	expect_clients_go_on "restored $round times"
+done
+ok "$TEST_NAME/clients see no more than a pause"
+
+dump "$server" running --tcp-established --leave-running
+expect_locks 0 "left running"
+expect_clients_go_on "left running"
+ok "$TEST_NAME/left running"
+
+mkdir tmpfs
+mount -t tmpfs -o size=256k tmpfs tmpfs || die "no small file system"
+"$sealpoint" dump "$server" -o tmpfs/image --tcp-established --compress none >full.log 2>&1 && die "a dump to a full disk succeeds"
+grep -q 'No space' full.log || die "the dump fails otherwise: $(<full.log)"
+expect_locks 0 "after a dump that failed"
+expect_clients_go_on "after a dump that failed"
+ok "$TEST_NAME/a dump that fails"
+
+# Killed at different moments; its worker ends in an orderly way, or has come too far to turn back.
+none_at_work() { ! ls -d killed.partial-* >/dev/null 2>&1; }
+killed=0
+for delay in 0.00{1,3,5,8} 0.0{1,15,2,25,3,35,4,5,6,8} 0.1; do
+	"$sealpoint" dump "$server" -o killed --tcp-established --leave-running >killed.log 2>&1 </dev/null &
+	command=$!
+	sleep $delay
+	kill -KILL $command 2>/dev/null && ((killed++))
+	wait $command
+	expect_locks 0 "after a dump that was killed"
+	wait_until 20 none_at_work || die "a killed dump leaves something behind: $(ls -d killed*)"
+	expect_clients_go_on "after a dump that was killed"
+	[[ $("$sealpoint" unlock --pid "$server") == "0 connections "* ]] || die "a killed dump leaves repair mode on"
+	rm -rf killed
+done 2>/dev/null
+ok "$TEST_NAME/killed" "$killed dumps"
+
+# --- what comes after ----------------------------------------------------------------------------------
+
+dump "$server" image --tcp-established
+restore_detached image
+expect_clients_go_on "restored before it is tried twice"
+kill -KILL "$server"
+wait_until 10 is_gone "$server"
+"$sealpoint" restore image --detach >again.log 2>&1 </dev/null && die "connections are restored a second time"
+grep -q 'are not locked here.*--tcp-close' again.log || die "a second restore is refused otherwise: $(<again.log)"
+restore_detached image --tcp-close
+wait_until 10 is_listening $port || die "restored with --tcp-close, it does not listen"
+clients=() && : >complaints
+start_client 10.9.0.1 fresh 100
+ok "$TEST_NAME/no second time"
+
+rm -rf image
+dump "$server" image --tcp-established
+expect_locks 1 "dumped to be given up"
+"$sealpoint" unlock image >unlock.log || die "unlock fails"
+expect_locks 0 "given up"
+"$sealpoint" unlock image 2>unlock.log && die "unlocked twice"
+grep -q 'no connections of the checkpoint image are locked' unlock.log || die "unlock says: $(<unlock.log)"
+ok "$TEST_NAME/unlock"
