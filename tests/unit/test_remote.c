@@ -300,12 +300,12 @@ static void only_deaf_thread_is_driven_call_by_call(void **state)
 		struct sp_thread *thread = sp_process_thread(&process, i);
 
 		assert_int_equal(sp_remote_drive(&remote, thread, &err), 0);
-		if (remote.marker_signal)
-			assert_false(thread->signal_mask & 1ULL << (remote.marker_signal - 1));
-		else
+		if (thread->signal_mask & 1ULL << (SIGURG - 1))
 			deaf++;
+		assert_int_equal(remote.marker_signal,
+		                 thread->signal_mask & 1ULL << (SIGURG - 1) ? 0 : SIGURG);
 	}
-	assert_int_equal(deaf, 1);
+	assert_true(deaf > 0); /* a thread that has just been born is deaf for a moment, too */
 	let_go(&process, &remote);
 	end(pid);
 	asks_and_leaves_no_trace(deaf_thread);
