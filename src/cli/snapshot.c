@@ -9,11 +9,13 @@
 #include <string.h>
 
 #define DEFAULT_EVERY_NS SP_NS_PER_S
+#define DEFAULT_SHARE 10
 #define DEFAULT_KEEP 10
 #define DEFAULT_MAX_CHAIN 50
 
 enum {
 	OPTION_EVERY = SP_OPTION_LONG,
+	OPTION_SHARE,
 	OPTION_KEEP,
 	OPTION_MAX_CHAIN,
 	OPTION_COUNT,
@@ -22,6 +24,9 @@ enum {
 static const struct sp_option options[] = {
         {'o', "output", "STORE", "the directory where they are kept; it is made if need be"},
         {OPTION_EVERY, "every", "TIME", "how often: \"500ms\", \"2s\", \"5min\"; default 1s"},
+        {OPTION_SHARE, "share", "PERCENT",
+         "how much of the processors, and of the program's time, it may\ntake, however often that "
+         "is; default 10, 100 is all"},
         {OPTION_KEEP, "keep", "N", "how many stay restorable; default 10"},
         {OPTION_MAX_CHAIN, "max-chain", "N",
          "how many older ones may pile up before they are merged\ninto one, in the background; "
@@ -35,11 +40,12 @@ static const struct sp_option options[] = {
         {0},
 };
 
-static bool apply_number(struct sp_cli *cli, const char *option, long minimum, unsigned *number)
+static bool apply_number(struct sp_cli *cli, const char *option, long minimum, long maximum,
+                         unsigned *number)
 {
 	long value;
 
-	if (!sp_parse_number(cli, option, cli->argument, minimum, 1000000, &value))
+	if (!sp_parse_number(cli, option, cli->argument, minimum, maximum, &value))
 		return false;
 	*number = (unsigned)value;
 	return true;
@@ -53,12 +59,14 @@ static bool apply_option(struct sp_cli *cli, struct sp_snapshot_options *snapsho
 		return true;
 	case OPTION_EVERY:
 		return sp_parse_duration(cli, "--every", cli->argument, &snapshot->every_ns);
+	case OPTION_SHARE:
+		return apply_number(cli, "--share", 1, 100, &snapshot->share);
 	case OPTION_KEEP:
-		return apply_number(cli, "--keep", 1, &snapshot->keep);
+		return apply_number(cli, "--keep", 1, 1000000, &snapshot->keep);
 	case OPTION_MAX_CHAIN:
-		return apply_number(cli, "--max-chain", 1, &snapshot->max_chain);
+		return apply_number(cli, "--max-chain", 1, 1000000, &snapshot->max_chain);
 	case OPTION_COUNT:
-		return apply_number(cli, "--count", 1, &snapshot->count);
+		return apply_number(cli, "--count", 1, 1000000, &snapshot->count);
 	default:
 		return sp_apply_saving_option(cli, &snapshot->dump, option);
 	}
@@ -109,6 +117,7 @@ static int run(struct sp_cli *cli)
 	struct sp_snapshot_options snapshot = {
 	        .dump = sp_saving_defaults(cli),
 	        .every_ns = DEFAULT_EVERY_NS,
+	        .share = DEFAULT_SHARE,
 	        .keep = DEFAULT_KEEP,
 	        .max_chain = DEFAULT_MAX_CHAIN,
 	        .made = tell,

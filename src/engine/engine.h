@@ -95,8 +95,9 @@ struct sp_snapshot_options {
 	struct sp_dump_options dump; /* pid, compression, timeout, kinds, log; the rest is set */
 	const char *store;           /* a directory of its own; made if it is not there */
 	uint64_t every_ns;           /* from one freeze to the next; 0: as fast as it goes */
-	unsigned count;     /* how many to make; 0: until the program ends, or an interrupt */
-	unsigned keep;      /* how many stay restorable, at least 1 */
+	unsigned share; /* percent of all processors, and of the program's time, that it may take */
+	unsigned count; /* how many to make; 0: until the program ends, or an interrupt */
+	unsigned keep;  /* how many stay restorable, at least 1 */
 	unsigned max_chain; /* how many older ones may pile up before they are merged */
 	/* Told of each snapshot when it is safe on disk; may be NULL. */
 	void (*made)(void *context, const char *path, const struct sp_dump_result *result);

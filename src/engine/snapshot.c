@@ -5,6 +5,9 @@
  * more members have piled up than are to be kept, a process in the background merges the oldest one
  * that is kept with all that it stands on; it takes its own place in one step, and the older ones
  * can go, the youngest first, so that none is ever without its parent.
+ *
+ * The program comes first: a snapshot has its price, and the next one waits until that is no more than
+ * the share of the time since that is allowed.
  */
 #include "engine/engine.h"
 
@@ -20,6 +23,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -34,8 +38,9 @@ struct store {
 	int dirfd;               /* locked as long as it is ours */
 	struct sp_array members; /* unsigned: the numbers of the checkpoints in it, ascending */
 	struct sp_cut cut;
-	pid_t merger;    /* 0: none runs */
-	unsigned merged; /* the number of what it is merging */
+	uint64_t frozen_ns; /* by all that were made */
+	pid_t merger;       /* 0: none runs */
+	unsigned merged;    /* the number of what it is merging */
 };
 
 static void member_name(unsigned number, char name[NAME_DIGITS + 1])
@@ -239,6 +244,7 @@ static int make_one(struct store *store, struct sp_error *err)
 		sp_cut_failed(&store->cut);
 		return rc;
 	}
+	store->frozen_ns += result.freeze.total_ns;
 	sp_array_append(&store->members, &number);
 	point_to(store, number);
 	snprintf(store->result->newest, sizeof(store->result->newest), "%s", path);
@@ -262,10 +268,42 @@ static uint64_t wait_for(uint64_t moment)
 	return moment;
 }
 
+static uint64_t processor_ns(int who)
+{
+	struct rusage usage;
+
+	if (getrusage(who, &usage) < 0)
+		return 0;
+	return ((uint64_t)usage.ru_utime.tv_sec + (uint64_t)usage.ru_stime.tv_sec) * SP_NS_PER_S +
+	       ((uint64_t)usage.ru_utime.tv_usec + (uint64_t)usage.ru_stime.tv_usec) * 1000;
+}
+
+/*
+ * What has been taken from the program and the machine so far, this process and the mergers that have
+ * ended: time in which the program stood still, and time of all processors.
+ */
+static uint64_t price(const struct store *store)
+{
+	uint64_t used = processor_ns(RUSAGE_SELF) + processor_ns(RUSAGE_CHILDREN);
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return store->frozen_ns + used / (uint64_t)(processors > 0 ? processors : 1);
+}
+
+/* When the next is due that comes after one that was begun at `moment`. */
+static uint64_t next_moment(const struct store *store, uint64_t moment, uint64_t *paid)
+{
+	uint64_t due = price(store), every = store->options->every_ns;
+	uint64_t affordable = (due - *paid) * 100 / store->options->share;
+
+	*paid = due;
+	return moment + (every > affordable ? every : affordable);
+}
+
 static int make_all(struct store *store, struct sp_error *err)
 {
 	const struct sp_snapshot_options *options = store->options;
-	uint64_t moment = sp_now_ns();
+	uint64_t moment = sp_now_ns(), paid = 0;
 	int rc = 0;
 
 	while (!rc && (!options->count || store->result->made < options->count)) {
@@ -276,7 +314,7 @@ static int make_all(struct store *store, struct sp_error *err)
 		if (rc)
 			break;
 		rc = make_one(store, &failed);
-		moment += options->every_ns;
+		moment = next_moment(store, moment, &paid);
 		if (rc == -EAGAIN) {
 			sp_warn(options->dump.log, "one snapshot was skipped: %s", failed.message);
 			store->result->skipped++;

@@ -13,7 +13,7 @@ members() { find store -maxdepth 1 -regex 'store/[0-9]*' | sort; }
 
 # Makes some, from one that stands on the newest where the session allows it.
 snapshot() { # COUNT [OPTION...]
-	"$sealpoint" snapshot "$pid" -o store --every 20ms --count "$1" "${@:2}" >snapshot.log 2>&1 ||
+	"$sealpoint" snapshot "$pid" -o store --every 20ms --share 100 --count "$1" "${@:2}" >snapshot.log 2>&1 ||
 		die "snapshot: exit status $?: $(tail -n 3 snapshot.log)"
 }
 
@@ -31,9 +31,16 @@ snapshot 2 --keep 3 --max-chain 50
 [[ $(readlink store/latest) == 00000018 ]] || die "the store is not gone on with: $(readlink store/latest)"
 ok "$TEST_NAME/a store is gone on with"
 
+# However often they are asked for. The last one is not waited for, nor is time counted finely: twice the share.
+TIMEFORMAT='%R %U %S'
+used=$({ time snapshot 4 --every 1ms --share 8 --keep 3 --max-chain 50; } 2>&1) || die "$used"
+awk -v processors="$(nproc)" '{ exit !($2 + $3 <= 2 * 0.08 * $1 * processors) }' <<<"$used" ||
+	die "with --share 8, on $(nproc) processors: real, user and system time $used"
+ok "$TEST_NAME/no more of the machine is taken than allowed" "real, user, system: $used"
+
 # Others see its session, and it ends with the command, also when that is killed.
 for signal in TERM KILL; do
-	"$sealpoint" snapshot "$pid" -o seen --every 10ms >seen.log 2>&1 &
+	"$sealpoint" snapshot "$pid" -o seen --every 10ms --share 100 >seen.log 2>&1 &
 	victim=$!
 	wait_until 20 grep -q frozen seen.log || die "no snapshot: $(<seen.log)"
 	is_untracked && die "the session of a snapshot that is running is not seen"
@@ -48,7 +55,7 @@ ok "$TEST_NAME/others see its session"
 
 # A second one in the same store is refused; the first is killed, again and again, at no particular moment.
 for ((i = 0; i < 8; i++)); do
-	"$sealpoint" snapshot "$pid" -o store --every 1ms --keep 2 --max-chain 2 >killed.log 2>&1 &
+	"$sealpoint" snapshot "$pid" -o store --every 1ms --share 100 --keep 2 --max-chain 2 >killed.log 2>&1 &
 	victim=$!
 	wait_until 20 grep -q frozen killed.log || die "no snapshot: $(<killed.log)"
 	if ((i == 0)); then

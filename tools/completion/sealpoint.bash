@@ -31,7 +31,7 @@ _sealpoint() {
 		mapfile -t COMPREPLY < <(compgen -W "$(cd /proc && printf '%s\n' [0-9]*)" -- "$word")
 		return
 		;;
-	--timeout | --unlinked-limit | --every | --keep | --max-chain | -n | --count | -i | --interval)
+	--timeout | --unlinked-limit | --every | --share | --keep | --max-chain | -n | --count | -i | --interval)
 		return
 		;;
 	esac
