@@ -8,12 +8,15 @@
 #include "kinds/tcp_repair.h"
 
 #include "base/array.h"
+#include "kinds/tcp_segment.h"
 
 #include <limits.h>
 #include <netinet/tcp.h>
 #include <string.h>
+#include <time.h>
 
 #define SCALE_MAX 14
+#define STATE_ROUNDS 10000 /* 2 s and more */
 
 static int set_number(int fd, int option, int value, const char *what, struct sp_error *err)
 {
@@ -67,6 +70,18 @@ static int set_negotiated(int fd, const Sealpoint__TcpConnection *connection, st
 	return set_number(fd, TCP_TIMESTAMP, (int)connection->timestamp, "set the timestamp", err);
 }
 
+/* Where what has arrived ends, without the end itself: that arrives later (hear_end). */
+static uint32_t received_end(const Sealpoint__TcpConnection *connection)
+{
+	return connection->receive_next - sp_tcp_has_heard_end(connection->state);
+}
+
+static uint32_t confirmed_end(const Sealpoint__TcpConnection *connection)
+{
+	return connection->send_next - sp_tcp_has_said_end(connection->state) -
+	       (uint32_t)connection->sending.len;
+}
+
 static int set_window(int fd, const Sealpoint__TcpConnection *connection, struct sp_error *err)
 {
 	struct tcp_repair_window window = {
@@ -77,6 +92,11 @@ static int set_window(int fd, const Sealpoint__TcpConnection *connection, struct
 	        .rcv_wup = connection->rcv_wup,
 	};
 
+	/* The same edge of the window, seen from before the end. */
+	if (window.rcv_wup == connection->receive_next) {
+		window.rcv_wup = received_end(connection);
+		window.rcv_wnd += connection->receive_next - window.rcv_wup;
+	}
 	if (!setsockopt(fd, IPPROTO_TCP, TCP_REPAIR_WINDOW, &window, sizeof(window)))
 		return 0;
 	return sp_fail_errno(err, errno, "TCP repair: cannot set the window");
@@ -122,55 +142,134 @@ static void set_buffers(int fd, int send_size, int receive_size)
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &receive_size, sizeof(receive_size));
 }
 
-/* The same bytes in other pieces may take more of a buffer than they did. */
 static int fill_queues(int fd, const Sealpoint__TcpConnection *connection, struct sp_error *err)
 {
-	const int plenty = 256 << 20, lock = (int)connection->buffer_lock;
 	size_t sent = connection->sending.len - connection->unsent;
-	int rc;
+	int rc = fill_queue(fd, TCP_RECV_QUEUE, connection->received.data, connection->received.len,
+	                    err);
 
-	set_buffers(fd, plenty, plenty);
-	rc = fill_queue(fd, TCP_RECV_QUEUE, connection->received.data, connection->received.len,
-	                err);
 	if (!rc)
 		rc = fill_queue(fd, TCP_SEND_QUEUE, connection->sending.data, sent, err);
-	if (!rc)
-		rc = set_window(fd, connection, err);
-	if (!rc && connection->unsent) {
-		rc = set_number(fd, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP, "pause it", err);
-		if (!rc)
-			rc = send_all(fd, connection->sending.data + sent, connection->unsent, err);
-		set_number(fd, TCP_REPAIR, TCP_REPAIR_ON, "go on with it", NULL);
+	return rc ? rc : set_window(fd, connection, err);
+}
+
+/* --- the ends of both directions --- */
+
+static int wait_for_state(int fd, unsigned state, struct sp_error *err)
+{
+	const struct timespec pause = {.tv_nsec = 200000};
+	struct tcp_info info = {0};
+	socklen_t size = sizeof(info);
+
+	for (unsigned round = 0; round < STATE_ROUNDS; round++) {
+		getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size);
+		if (info.tcpi_state == state)
+			return 0;
+		nanosleep(&pause, NULL);
 	}
-	/* The kernel doubles what it is given. */
-	set_buffers(fd, (int)connection->send_buffer / 2, (int)connection->receive_buffer / 2);
-	setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &lock, sizeof(lock));
+	return sp_fail(err, EIO,
+	               "its connection is %s, and does not become %s (does a filter drop packets "
+	               "that come from here?)",
+	               sp_tcp_state_name(info.tcpi_state), sp_tcp_state_name(state));
+}
+
+/* What the other end has said last, once more: that it sends no more, or that it knows we do not. */
+static int hear(int fd, const Sealpoint__InetSocket *socket,
+                const Sealpoint__TcpConnection *connection, bool end, unsigned state,
+                struct sp_error *err)
+{
+	struct sp_tcp_segment segment = {
+	        .sequence = connection->receive_next - end,
+	        .acknowledged = end ? confirmed_end(connection) : connection->send_next,
+	        .window = connection->snd_wnd >> connection->send_scale < UINT16_MAX
+	                          ? (uint16_t)(connection->snd_wnd >> connection->send_scale)
+	                          : UINT16_MAX,
+	        .fin = end,
+	};
+	int rc;
+
+	memcpy(&segment.from, connection->peer.data, connection->peer.len);
+	memcpy(&segment.to, socket->local.data, socket->local.len);
+	rc = sp_tcp_segment_send(&segment, err);
+	return rc ? rc : wait_for_state(fd, state, err);
+}
+
+/*
+ * What was never sent is written as the program has written it, outside of repair mode; an end that is not
+ * behind it counts as sent.
+ */
+static int write_unsent(int fd, const Sealpoint__TcpConnection *connection, struct sp_error *err)
+{
+	size_t sent = connection->sending.len - connection->unsent;
+	bool paused = connection->unsent;
+	int rc = 0;
+
+	if (paused)
+		rc = set_number(fd, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP, "pause it", err);
+	if (!rc)
+		rc = send_all(fd, connection->sending.data + sent, connection->unsent, err);
+	if (!rc && sp_tcp_has_said_end(connection->state) && shutdown(fd, SHUT_WR) < 0)
+		rc = sp_fail_errno(err, errno, "cannot shut its writing direction");
+	if (paused && set_number(fd, TCP_REPAIR, TCP_REPAIR_ON, "go on with it", rc ? NULL : err))
+		return -EIO;
+	return rc;
+}
+
+static int write_ends(int fd, const Sealpoint__InetSocket *socket,
+                      const Sealpoint__TcpConnection *connection, struct sp_error *err)
+{
+	unsigned state = connection->state;
+	int rc = 0;
+
+	if (state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK)
+		rc = hear(fd, socket, connection, true, TCP_CLOSE_WAIT, err);
+	if (!rc)
+		rc = write_unsent(fd, connection, err);
+	if (!rc && state == TCP_CLOSING)
+		rc = hear(fd, socket, connection, true, TCP_CLOSING, err);
+	if (!rc && state == TCP_FIN_WAIT2)
+		rc = hear(fd, socket, connection, false, TCP_FIN_WAIT2, err);
+	if (!rc && connection->reading_shut && shutdown(fd, SHUT_RD) < 0)
+		rc = sp_fail_errno(err, errno, "cannot shut its reading direction");
 	return rc;
 }
 
 /* --- the whole --- */
 
-int sp_tcp_connection_restore(int fd, const Sealpoint__InetSocket *socket,
-                              const Sealpoint__TcpConnection *connection, struct sp_error *err)
+static int connect_again(int fd, const Sealpoint__InetSocket *socket,
+                         const Sealpoint__TcpConnection *connection, struct sp_error *err)
 {
-	uint32_t received = connection->receive_next - (uint32_t)connection->received.len;
-	uint32_t confirmed = connection->send_next - (uint32_t)connection->sending.len;
+	uint32_t received = received_end(connection) - (uint32_t)connection->received.len;
 	int rc = set_number(fd, TCP_REPAIR, TCP_REPAIR_ON, "begin it (CAP_NET_ADMIN)", err);
 
 	if (!rc)
 		rc = set_sequence(fd, TCP_RECV_QUEUE, received, err);
 	if (!rc)
-		rc = set_sequence(fd, TCP_SEND_QUEUE, confirmed, err);
+		rc = set_sequence(fd, TCP_SEND_QUEUE, confirmed_end(connection), err);
 	if (!rc)
 		rc = sp_inet_socket_bind(fd, socket, err);
 	if (!rc)
 		rc = connect_silently(fd, socket, connection, err);
+	return rc ? rc : set_negotiated(fd, connection, err);
+}
+
+int sp_tcp_connection_restore(int fd, const Sealpoint__InetSocket *socket,
+                              const Sealpoint__TcpConnection *connection, struct sp_error *err)
+{
+	const int plenty = 256 << 20, lock = (int)connection->buffer_lock;
+	int rc = connect_again(fd, socket, connection, err);
+
+	if (rc)
+		return rc;
+	/* The same bytes in other pieces may take more of a buffer than they did. */
+	set_buffers(fd, plenty, plenty);
+	rc = fill_queues(fd, connection, err);
 	if (!rc)
-		rc = set_negotiated(fd, connection, err);
-	if (!rc)
-		rc = fill_queues(fd, connection, err);
-	if (!rc)
-		compute_segment_size(fd, socket);
+		rc = write_ends(fd, socket, connection, err);
+	/* The kernel doubles what it is given. */
+	set_buffers(fd, (int)connection->send_buffer / 2, (int)connection->receive_buffer / 2);
+	setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &lock, sizeof(lock));
+	compute_segment_size(fd, socket);
 	return rc;
 }
 

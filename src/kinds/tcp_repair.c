@@ -31,7 +31,23 @@ const char *sp_tcp_state_name(unsigned state)
 
 bool sp_tcp_state_is_known(unsigned state)
 {
-	return state == TCP_ESTABLISHED;
+	return state == TCP_ESTABLISHED || sp_tcp_has_heard_end(state) ||
+	       sp_tcp_has_said_end(state);
+}
+
+bool sp_tcp_has_heard_end(unsigned state)
+{
+	return state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK || state == TCP_CLOSING;
+}
+
+bool sp_tcp_has_said_end(unsigned state)
+{
+	return state == TCP_FIN_WAIT2 || sp_tcp_end_is_on_its_way(state);
+}
+
+bool sp_tcp_end_is_on_its_way(unsigned state)
+{
+	return state == TCP_FIN_WAIT1 || state == TCP_LAST_ACK || state == TCP_CLOSING;
 }
 
 /* --- the mode --- */
@@ -152,6 +168,9 @@ static int read_sending(int fd, Sealpoint__TcpConnection *message, struct sp_err
 		return sp_fail_errno(err, errno, "cannot ask how much has not been sent");
 	if (all && peek(fd, &message->sending, (size_t)all) < 0)
 		return sp_fail_errno(err, errno, "TCP repair: cannot read what was not confirmed");
+	/* Behind the last byte the end has a number of its own. */
+	if (unsent && sp_tcp_end_is_on_its_way(message->state))
+		unsent--;
 	message->unsent = (uint32_t)unsent;
 	return 0;
 }
@@ -182,14 +201,17 @@ static bool is_consistent(int fd, const Sealpoint__TcpConnection *message)
 
 	return !ioctl(fd, FIONREAD, &received) && !ioctl(fd, SIOCOUTQ, &sending) &&
 	       (size_t)received == message->received.len &&
-	       (size_t)sending == message->sending.len &&
+	       (size_t)sending == message->sending.len + sp_tcp_end_is_on_its_way(message->state) &&
 	       read_info(fd).tcpi_state == message->state;
 }
 
 static void read_negotiated(int fd, Sealpoint__TcpConnection *message)
 {
+	struct pollfd end = {.fd = fd, .events = POLLRDHUP};
 	struct tcp_info info = read_info(fd);
 
+	message->reading_shut = poll(&end, 1, 0) > 0 && (end.revents & POLLRDHUP) &&
+	                        !sp_tcp_has_heard_end(info.tcpi_state);
 	message->state = info.tcpi_state;
 	message->timestamps = info.tcpi_options & TCPI_OPT_TIMESTAMPS;
 	message->selective_acks = info.tcpi_options & TCPI_OPT_SACK;

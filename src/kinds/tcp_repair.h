@@ -27,6 +27,11 @@ struct sp_tcp_connection {
 
 /** Whether a connection in this state can be saved. */
 bool sp_tcp_state_is_known(unsigned state);
+/** Whether the other end has said that it sends no more (its FIN has arrived). */
+bool sp_tcp_has_heard_end(unsigned state);
+/** Whether the program has said so, and whether that is not confirmed yet. */
+bool sp_tcp_has_said_end(unsigned state);
+bool sp_tcp_end_is_on_its_way(unsigned state);
 /** Reads the connection of a socket, which is used by nobody meanwhile, and stays as it is. */
 int sp_tcp_connection_save(int fd, struct sp_tcp_connection *connection, struct sp_error *err);
 void sp_tcp_connection_release(struct sp_tcp_connection *connection);

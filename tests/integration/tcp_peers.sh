@@ -49,6 +49,19 @@ while True:
     os.rename(name + ".new", name)
 END
 
+# Answers when it is told to, long after the client has said that it sends no more.
+cat >late.py <<'END'
+import os, socket, sys, time
+connection = socket.create_server(("::", int(sys.argv[1])), family=socket.AF_INET6).accept()[0]
+while connection.recv(100):
+    pass
+open("heard", "w").close()
+while not os.path.exists("answer"):
+    time.sleep(0.02)
+connection.sendall(b"late, but here")
+connection.close()
+END
+
 # --- two networks --------------------------------------------------------------------------------------
 
 make_networks() {
@@ -116,6 +129,24 @@ dump "$server" running --tcp-established --leave-running
 expect_locks 0 "left running"
 expect_clients_go_on "left running"
 ok "$TEST_NAME/left running"
+
+start_program python3 late.py 7001
+late=$PROGRAM_PID
+wait_until 20 is_listening 7001 || die "the late server does not start: $(tail -3 program.log)"
+nsenter -t "$elsewhere" -n python3 -c 'import socket
+connection = socket.create_connection(("fd09::1", 7001))
+connection.sendall(b"question")
+connection.shutdown(socket.SHUT_WR)
+open("answered", "wb").write(connection.recv(100) + connection.recv(100))' &
+asking=$!
+wait_until 20 test -e heard || die "the question does not arrive"
+dump "$late" image-late --tcp-established
+wait_until 20 is_gone "$late" || die "the late server is still there"
+restore_detached image-late
+touch answer
+wait "$asking" || die "whoever waits for an answer gets none"
+[[ $(<answered) == "late, but here" ]] || die "the answer is $(<answered)"
+ok "$TEST_NAME/half closed"
 
 mkdir tmpfs
 mount -t tmpfs -o size=256k tmpfs tmpfs || die "no small file system"
