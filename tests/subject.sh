@@ -67,6 +67,9 @@ kill)
 	restore_and_pass image
 	;;
 running)
+	"$sealpoint" inspect "$pid" "${dump_options[@]}" >survey 2>&1 ||
+		die "inspect finds something in the way of the dump: $(grep -m 1 -A 4 'IN THE WAY' survey)"
+	compare "inspected"
 	dump "$pid" image --leave-running "${dump_options[@]}"
 	is_gone "$pid" && die "gone after a dump with --leave-running"
 	compare "left running"

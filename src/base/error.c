@@ -4,6 +4,7 @@
  */
 #include "base/error.h"
 
+#include "base/array.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -60,4 +61,13 @@ int sp_error_context(struct sp_error *err, const char *format, ...)
 	used = strlen(err->message);
 	snprintf(err->message + used, sizeof(err->message) - used, ": %s", inner);
 	return -err->code;
+}
+
+int sp_error_collect(struct sp_array *list, int rc, struct sp_error *err)
+{
+	if (!rc || !list || rc == -EINTR || rc == -ESRCH)
+		return rc;
+	sp_array_append(list, err);
+	*err = (struct sp_error){0};
+	return 0;
 }

@@ -43,6 +43,14 @@ int sp_fail_errno(struct sp_error *err, int code, const char *format, ...)
 int sp_error_context(struct sp_error *err, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 
+struct sp_array;
+/**
+ * For those who want to hear of all that stands in the way, and not only of the first thing: moves the
+ * error to `list`, of struct sp_error, and returns 0. Without a list, or if it is no refusal but the end of
+ * the run (EINTR, ESRCH), `rc` stays what it is; so does 0.
+ */
+int sp_error_collect(struct sp_array *list, int rc, struct sp_error *err);
+
 static inline bool sp_failed(const struct sp_error *err)
 {
 	return err->code != 0;

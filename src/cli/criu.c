@@ -298,6 +298,8 @@ static bool is_complete(const struct sp_criu *criu)
 		return sp_criu_usage(criu, "say with -t PID which process to save");
 	if (criu->leave_running && criu->leave_stopped)
 		return sp_criu_usage(criu, "give one of --leave-running and --leave-stopped");
+	if (criu->tcp_established && criu->tcp_close)
+		return sp_criu_usage(criu, "give one of --tcp-established and --tcp-close");
 	return true;
 }
 

@@ -207,6 +207,16 @@ static bool set_pre_dump_mode(struct sp_criu *criu, const struct sp_criu_option 
 	       sp_criu_usage(criu, "--pre-dump-mode takes splice or read, not \"%s\"", argument);
 }
 
+static bool set_network_lock(struct sp_criu *criu, const struct sp_criu_option *option,
+                             const char *argument, bool on)
+{
+	return !strcmp(argument, "nftables") ||
+	       sp_criu_usage(criu,
+	                     "--network-lock=%s is not supported yet: connections are locked "
+	                     "with nftables; use --network-lock=nftables",
+	                     argument);
+}
+
 /* --- the rows --- */
 
 #define FIELD(name) offsetof(struct sp_criu, name)
@@ -262,6 +272,7 @@ const struct sp_criu_option sp_criu_options[] = {
         {"close", 0, "FD", ALL, close_fd, NONE, "close FD first of all"},
         {"manage-cgroups", 0, "[MODE]", BOTH, set_cgroups, NONE, "ignore, and nothing else"},
         {"file-validation", 0, "METHOD", BOTH, set_validation, NONE, "buildid, and nothing else"},
+        {"network-lock", 0, "METHOD", BOTH, set_network_lock, NONE, "nftables, and nothing else"},
         {"log-file", 'o', "FILE", ALL, set_text, FIELD(log_file),
          "write the log to FILE in the working directory"},
         {"verbosity", 'v', "[NUM]", ALL, set_verbosity, NONE,
@@ -299,8 +310,6 @@ const struct sp_criu_option sp_criu_options[] = {
          "a connection that is not complete yet is refused by name"},
 
         /* Not yet. */
-        {"network-lock", 0, "METHOD", BOTH, refuse, NONE,
-         "connections are locked with nftables, and with nothing else"},
         {"restore-sibling", 'S', NULL, RESTORE, refuse, NONE,
          "the program is restored as a child of sealpoint; use --restore-detached"},
         {"exec-cmd", 0, NULL, RESTORE, refuse, NONE, "start the command from a script"},

@@ -1,12 +1,23 @@
-/* `sealpoint inspect`: what a checkpoint holds, at a glance or as JSON. */
-#include "cli/cli.h"
-
+/*
+ * `sealpoint inspect`: what a checkpoint holds, at a glance or as JSON; or what a running process would
+ * make of one, and what stands in the way.
+ */
 #include "cli/inspect.h"
 
+#include "cli/saving.h"
+#include "cli/worker.h"
+
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { OPTION_TCP_ESTABLISHED = SP_OPTION_LONG };
 
 static const struct sp_option options[] = {
         {'a', "all", NULL, "a line for every mapping, not for every mapped file"},
+        {OPTION_TCP_ESTABLISHED, "tcp-established", NULL, "as for a dump of this process"},
+        SP_OPTION_ROW_TCP_CLOSE,
+        SP_OPTION_ROW_SHELL_JOB,
         {0},
 };
 
@@ -34,33 +45,98 @@ static int show(struct sp_cli *cli, struct sp_checkpoint *checkpoint, bool all)
 	return SP_EXIT_OK;
 }
 
-static int run(struct sp_cli *cli)
+static int inspect_checkpoint(struct sp_cli *cli, const char *path, bool all)
 {
 	struct sp_checkpoint *checkpoint;
 	struct sp_error err = {0};
-	bool all = false;
-	char **operands;
-	int option, result;
+	int result;
 
-	while ((option = sp_next_option(cli)) != SP_OPTION_END) {
-		if (option != 'a')
-			return SP_EXIT_USAGE;
-		all = true;
-	}
-	operands = sp_operands(cli, (const char *const[]){"DIR", NULL});
-	if (!operands)
-		return SP_EXIT_USAGE;
-	if (sp_checkpoint_open(&checkpoint, operands[0], &err) < 0)
+	if (sp_checkpoint_open(&checkpoint, path, &err) < 0)
 		return sp_command_failed(cli, &err);
 	result = show(cli, checkpoint, all);
 	sp_checkpoint_close(checkpoint);
 	return result;
 }
 
+/* The exit status is the answer: 0 if a dump would succeed. */
+static int show_survey(struct sp_cli *cli, const struct sp_survey *survey, pid_t pid, bool all)
+{
+	struct sp_inspection inspection = {
+	        .checkpoint = survey->checkpoint,
+	        .process = survey->checkpoint ? sp_checkpoint_root(survey->checkpoint) : NULL,
+	        .mappings = &survey->mappings,
+	        .survey = survey,
+	        .all = all,
+	};
+
+	for (size_t i = 0; i < survey->mappings.count; i++) {
+		const struct sp_mapping_summary *summary = sp_array_at(&survey->mappings, i);
+
+		for (int state = 0; state < SP_PAGE_STATES; state++)
+			inspection.pages.pages[state] += summary->pages[state];
+	}
+	if (!cli->json)
+		sp_print_survey(&inspection, pid);
+	else if (sp_print_json(sp_survey_object(&inspection, pid)) != SP_EXIT_OK)
+		return SP_EXIT_FAILED;
+	return survey->refusals.count ? SP_EXIT_FAILED : SP_EXIT_OK;
+}
+
+static int inspect_process(struct sp_cli *cli, const struct sp_dump_options *dump, bool all)
+{
+	struct sp_survey_options survey_options = {dump->pid, dump->kinds, &cli->log};
+	struct sp_survey survey;
+	struct sp_error err = {0};
+	int status;
+
+	if (!sp_worker_begin(dump->pid, false, &status))
+		return status;
+	if (sp_survey(&survey_options, &survey, &err) < 0)
+		return sp_command_failed(cli, &err);
+	sp_log_succeeded(&cli->log);
+	status = show_survey(cli, &survey, dump->pid, all);
+	sp_survey_release(&survey);
+	return status;
+}
+
+/* A number is a process, unless there is a checkpoint of that name; "./123" is never one. */
+static bool is_process(const char *operand)
+{
+	struct stat stat_buffer;
+
+	return *operand && strspn(operand, "0123456789") == strlen(operand) &&
+	       stat(operand, &stat_buffer) < 0;
+}
+
+static int run(struct sp_cli *cli)
+{
+	struct sp_dump_options dump = sp_saving_defaults(cli);
+	bool all = false;
+	char **operands;
+	int option;
+
+	while ((option = sp_next_option(cli)) != SP_OPTION_END) {
+		if (option == 'a')
+			all = true;
+		else if (option == OPTION_TCP_ESTABLISHED)
+			dump.kinds.tcp_established = true;
+		else if (!sp_apply_saving_option(cli, &dump, option))
+			return SP_EXIT_USAGE;
+	}
+	operands = sp_operands(cli, (const char *const[]){"DIR or PID", NULL});
+	if (!operands)
+		return SP_EXIT_USAGE;
+	if (!is_process(operands[0]))
+		return inspect_checkpoint(cli, operands[0], all);
+	if (!sp_parse_pid(cli, operands[0], &dump.pid))
+		return SP_EXIT_USAGE;
+	return inspect_process(cli, &dump, all);
+}
+
 const struct sp_command sp_command_inspect = {
         .name = "inspect",
-        .synopsis = "DIR [--all] [--json]",
-        .summary = "look at what a checkpoint holds",
+        .synopsis = "DIR|PID [OPTION]...",
+        .summary = "look at what a checkpoint holds, or a dump of a process would",
         .description =
                 "Shows the program that was saved in DIR: when and where, its threads, its\n"
                 "mappings with how many pages of each are in which state, its descriptors, and\n"
@@ -68,10 +144,16 @@ const struct sp_command sp_command_inspect = {
                 "their number in brackets.\n\n"
                 "The states of a page: DATA has contents in the checkpoint, ZERO is populated\n"
                 "with zeros, FILE is an unmodified page of a mapped file, HOLE was never\n"
-                "populated, GUARD is a guard page (MADV_GUARD_INSTALL).",
+                "populated, GUARD is a guard page (MADV_GUARD_INSTALL).\n\n"
+                "With a process id it shows the same of that process, and first of all what\n"
+                "stands in the way of a dump: everything, with a way out. The process stands\n"
+                "still for some milliseconds, and nothing is saved. The exit status is 0 if it\n"
+                "can be saved, with the options that are given here as for a dump. (If there is\n"
+                "a directory of that name, it is meant.)",
         .options = options,
         .examples =
                 "  sealpoint inspect /var/tmp/saved\n"
+                "  sealpoint inspect 4242                     # can it be saved?\n"
                 "  sealpoint inspect /var/tmp/saved --json | jq '.mappings[] | select(.sealed)'",
         .run = run,
 };

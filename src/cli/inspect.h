@@ -1,6 +1,6 @@
 /*
  * What the two forms of `sealpoint inspect` share: inspect_text.c for people, inspect_json.c for
- * programs.
+ * programs; each of a checkpoint and of a running process.
  */
 #ifndef SEALPOINT_CLI_INSPECT_H
 #define SEALPOINT_CLI_INSPECT_H
@@ -17,7 +17,8 @@ struct sp_inspection {
 	struct sp_page_stats chain;      /* with what it has from those it stands on */
 	unsigned members;                /* of the chain, this one counted */
 	struct sp_checkpoint_extent image;
-	bool all; /* every mapping on a line of its own */
+	const struct sp_survey *survey; /* of a running process: there is no image; or NULL */
+	bool all;                       /* every mapping on a line of its own */
 };
 
 /** Pages of contents that are not stored in the checkpoint itself, but in those it stands on. */
@@ -28,8 +29,11 @@ static inline uint64_t sp_pages_from_chain(const struct sp_inspection *inspectio
 
 /** Prints it on stdout, as wide as the terminal. (inspect_text.c) */
 void sp_print_inspection(const struct sp_inspection *inspection);
-/** The same as one object, the caller's to free. (inspect_json.c) */
+/** The same of a running process, after all that stands in the way of a dump. */
+void sp_print_survey(const struct sp_inspection *inspection, pid_t pid);
+/** As one object, the caller's to free. (inspect_json.c) */
 json_t *sp_inspection_object(const struct sp_inspection *inspection);
+json_t *sp_survey_object(const struct sp_inspection *inspection, pid_t pid);
 
 /* --- words (inspect_words.c) --- */
 

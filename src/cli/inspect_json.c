@@ -1,7 +1,9 @@
-/* A checkpoint as one JSON object. Field names are stable: they are added to, not changed. */
+/* A checkpoint, or a running process, as one JSON object. Field names are stable: they are added to, not changed. */
 #include "cli/inspect.h"
 
 #include "base/cleanup.h"
+
+#include <string.h>
 
 static json_t *hex(ProtobufCBinaryData bytes)
 {
@@ -174,4 +176,38 @@ json_t *sp_inspection_object(const struct sp_inspection *inspection)
 	        "superseded_bytes", (json_int_t)pages->superseded_bytes, "from_chain",
 	        (json_int_t)sp_pages_from_chain(inspection), "chain_contents_bytes",
 	        (json_int_t)inspection->chain.raw_bytes);
+}
+
+static json_t *refusal_list(const struct sp_array *refusals)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < refusals->count; i++) {
+		const struct sp_error *refusal = sp_array_at(refusals, i);
+
+		json_array_append_new(list, json_pack("{s:s, s:o}", "errno",
+		                                      strerrorname_np(refusal->code), "message",
+		                                      sp_json_text(refusal->message)));
+	}
+	return list;
+}
+
+json_t *sp_survey_object(const struct sp_inspection *inspection, pid_t pid)
+{
+	const struct sp_survey *survey = inspection->survey;
+	json_t *object =
+	        json_pack("{s:i, s:b, s:o, s:I}", "pid", (int)pid, "can_be_saved",
+	                  survey->refusals.count == 0, "refusals", refusal_list(&survey->refusals),
+	                  "stopped_ns", (json_int_t)survey->stopped_ns);
+
+	if (!survey->checkpoint)
+		return object;
+	json_object_update_new(object, json_pack("{s:o, s:o, s:o, s:o, s:o, s:{s:o}}", "process",
+	                                         process_object(inspection), "threads",
+	                                         thread_list(inspection), "mappings",
+	                                         mapping_list(inspection), "open_files",
+	                                         open_file_list(inspection), "descriptors",
+	                                         descriptor_list(inspection), "pages", "states",
+	                                         sp_page_counts_object(inspection->pages.pages)));
+	return object;
 }

@@ -64,20 +64,24 @@ static void print_tracking(const Sealpoint__Manifest *manifest)
 	print_field("holds", manifest->memory_only ? "memory only, as a parent for others" : "");
 }
 
+static void print_name(const Sealpoint__Process *process)
+{
+	sp_print_heading("%s, process %u%s", process->comm, process->pid,
+	                 process->stopped ? ", stopped" : "");
+	print_field("command", process->command_line);
+	print_field("program", process->executable);
+}
+
 static void print_header(const struct sp_inspection *inspection)
 {
 	const Sealpoint__Manifest *manifest = inspection->checkpoint->manifest;
-	const Sealpoint__Process *process = inspection->process;
 	sp_cleanup_free char *image =
 	        sp_format("%s in %zu files; contents of %s, stored as %s",
 	                  sp_show_bytes(inspection->image.bytes).text, inspection->image.files,
 	                  sp_show_bytes(inspection->pages.raw_bytes).text,
 	                  sp_show_bytes(inspection->pages.stored_bytes).text);
 
-	sp_print_heading("%s, process %u%s", process->comm, process->pid,
-	                 process->stopped ? ", stopped" : "");
-	print_field("command", process->command_line);
-	print_field("program", process->executable);
+	print_name(inspection->process);
 	print_saved(manifest);
 	print_field("frozen",
 	            manifest->freeze_ns ? sp_show_duration(manifest->freeze_ns).text : "");
@@ -394,6 +398,61 @@ static void print_state(const struct sp_inspection *inspection)
 	for (size_t i = 0; i < process->n_facets; i++)
 		print_facet("process", process->facets[i]);
 	print_thread_state(&inspection->checkpoint->threads);
+}
+
+/* --- what stands in the way of a dump --- */
+
+/* A sentence in lines of the terminal's width, under a mark. */
+static void print_refusal(const char *sentence)
+{
+	size_t room = sp_room_behind(4), length = strlen(sentence);
+
+	fputs("  - ", stdout);
+	while (length > room) {
+		size_t end = room;
+
+		while (end > 0 && sentence[end] != ' ')
+			end--;
+		if (end == 0)
+			end = room;
+		sp_print_plain(sentence, end);
+		fputs("\n    ", stdout);
+		end += sentence[end] == ' ';
+		sentence += end;
+		length -= end;
+	}
+	sp_print_plain(sentence, length);
+	putchar('\n');
+}
+
+static void print_refusals(const struct sp_array *refusals)
+{
+	putchar('\n');
+	if (refusals->count == 0) {
+		printf("Nothing stands in the way of a dump.\n");
+		return;
+	}
+	sp_print_heading("IN THE WAY OF A DUMP  %zu", refusals->count);
+	for (size_t i = 0; i < refusals->count; i++)
+		print_refusal(((const struct sp_error *)sp_array_at(refusals, i))->message);
+}
+
+void sp_print_survey(const struct sp_inspection *inspection, pid_t pid)
+{
+	const struct sp_survey *survey = inspection->survey;
+
+	if (!survey->checkpoint) {
+		sp_print_heading("process %d", pid);
+		print_refusals(&survey->refusals);
+		return;
+	}
+	print_name(inspection->process);
+	print_field("frozen", sp_show_duration(survey->stopped_ns).text);
+	print_refusals(&survey->refusals);
+	print_threads(inspection);
+	print_mappings(inspection);
+	print_descriptors(inspection);
+	print_state(inspection);
 }
 
 void sp_print_inspection(const struct sp_inspection *inspection)

@@ -205,6 +205,30 @@ struct sp_mapping_summary {
 int sp_summarize_mappings(struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
                           struct sp_array *summaries, struct sp_error *err);
 
+/* --- survey --- */
+
+struct sp_survey_options {
+	pid_t pid;
+	struct sp_kind_options kinds; /* what a dump with these would refuse */
+	struct sp_log *log;
+};
+
+struct sp_survey {
+	struct sp_array refusals; /* struct sp_error: all that stands in the way of a dump */
+	/* What a dump would have, without manifest and pages; NULL if the process cannot be stopped. */
+	struct sp_checkpoint *checkpoint;
+	struct sp_array mappings; /* struct sp_mapping_summary: pages of the running process */
+	uint64_t stopped_ns;      /* how long it stood still */
+};
+
+/**
+ * Looks at a running process as a dump would, and lets it run on. Fails only if it cannot be looked at: what
+ * a dump would refuse is part of the result.
+ */
+int sp_survey(const struct sp_survey_options *options, struct sp_survey *survey,
+              struct sp_error *err);
+void sp_survey_release(struct sp_survey *survey);
+
 /* --- merge --- */
 
 struct sp_merge_options {

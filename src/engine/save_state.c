@@ -33,20 +33,24 @@ static void facet_list_release(struct facet_list *list)
 	sp_array_release(&list->pointers);
 }
 
+static int name_facet(const struct sp_facet *facet, const struct sp_facet_saver *saver,
+                      struct sp_error *err)
+{
+	if (facet->scope == SP_FACET_PROCESS)
+		return sp_error_context(err, "cannot save the %s of %s", facet->title,
+		                        sp_process_name(saver->process->pid).text);
+	return sp_error_context(err, "cannot save the %s of thread %d of %s", facet->title,
+	                        saver->thread->tid, sp_process_name(saver->process->pid).text);
+}
+
 static int save_facet(const struct sp_facet *facet, struct sp_facet_saver *saver,
-                      struct facet_list *list, struct sp_error *err)
+                      struct facet_list *list, struct sp_array *refusals, struct sp_error *err)
 {
 	struct sp_blob blob = {0};
 	Sealpoint__Facet *record;
-	int rc = facet->save(saver, &blob, err);
 
-	if (rc && facet->scope == SP_FACET_PROCESS)
-		return sp_error_context(err, "cannot save the %s of %s", facet->title,
-		                        sp_process_name(saver->process->pid).text);
-	if (rc)
-		return sp_error_context(err, "cannot save the %s of thread %d of %s", facet->title,
-		                        saver->thread->tid,
-		                        sp_process_name(saver->process->pid).text);
+	if (facet->save(saver, &blob, err))
+		return sp_error_collect(refusals, name_facet(facet, saver, err), err);
 	if (!blob.bytes)
 		return 0;
 	sp_array_append(&list->blobs, &blob);
@@ -84,7 +88,7 @@ static int save_facets(const struct sp_state_saver *state, struct sp_thread *thr
 		count++;
 	for (size_t i = count; i-- > 0 && !rc;)
 		if (sp_facets[i]->scope == scope)
-			rc = save_facet(sp_facets[i], &saver, list, err);
+			rc = save_facet(sp_facets[i], &saver, list, state->refusals, err);
 	for (size_t i = list->facets.count; i-- > 0 && !rc;) {
 		Sealpoint__Facet *record = sp_array_at(&list->facets, i);
 

@@ -15,6 +15,7 @@ struct sp_state_saver {
 	uint32_t memory_object;      /* in the page store */
 	uint32_t executable;         /* OpenFile.id; 0: not saved */
 	struct sp_array *last_words; /* as in struct sp_facet_saver; may be NULL */
+	struct sp_array *refusals; /* struct sp_error: what facets refuse; NULL: the first fails */
 };
 
 /** Writes the records of a stopped process and of its threads; each facet saves its part. */

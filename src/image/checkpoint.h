@@ -105,6 +105,12 @@ struct sp_checkpoint_extent sp_checkpoint_extent(const struct sp_checkpoint *che
  * The error says what, where, and what to do.
  */
 int sp_checkpoint_open(struct sp_checkpoint **checkpoint, const char *path, struct sp_error *err);
+/**
+ * A checkpoint that is nowhere on disk: of records that were written to memory, which is the caller's. It has
+ * neither a manifest nor pages.
+ */
+int sp_checkpoint_of_records(struct sp_checkpoint **checkpoint, uint8_t *bytes, size_t size,
+                             struct sp_error *err);
 void sp_checkpoint_close(struct sp_checkpoint *checkpoint);
 /** The id of the checkpoint at `path`; nothing but its manifest is read. */
 int sp_checkpoint_read_id(const char *path, uint8_t id[SP_CHECKPOINT_ID_SIZE],

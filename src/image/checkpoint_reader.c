@@ -279,3 +279,19 @@ int sp_checkpoint_open(struct sp_checkpoint **checkpoint, const char *path, stru
 {
 	return sp_checkpoint_open_members(checkpoint, path, NULL, NULL, err);
 }
+
+int sp_checkpoint_of_records(struct sp_checkpoint **checkpoint, uint8_t *bytes, size_t size,
+                             struct sp_error *err)
+{
+	struct sp_checkpoint *made = sp_checkpoint_new();
+	struct sp_record_reader reader;
+	int rc;
+
+	sp_record_reader_memory(&reader, "memory", bytes, size);
+	rc = sp_checkpoint_read_records(made, &reader, err);
+	if (rc < 0)
+		sp_checkpoint_close(made);
+	else
+		*checkpoint = made;
+	return rc;
+}

@@ -52,6 +52,14 @@ int sp_record_writer_open(struct sp_record_writer *writer, int dirfd, const char
 	return 0;
 }
 
+int sp_record_writer_memory(struct sp_record_writer *writer, uint8_t **bytes, size_t *size,
+                            struct sp_error *err)
+{
+	*writer = (struct sp_record_writer){.name = "memory", .in_memory = true};
+	writer->file = open_memstream((char **)bytes, size);
+	return writer->file ? 0 : sp_fail_errno(err, errno, "cannot write records to memory");
+}
+
 int sp_record_write(struct sp_record_writer *writer, enum sp_record_type type,
                     const ProtobufCMessage *message, struct sp_error *err)
 {
@@ -87,7 +95,7 @@ int sp_record_writer_finish(struct sp_record_writer *writer, struct sp_error *er
 
 	if (fflush(file) != 0)
 		return sp_fail_errno(err, errno, "cannot write %s", writer->name);
-	if (fsync(fileno(file)) < 0)
+	if (!writer->in_memory && fsync(fileno(file)) < 0)
 		return sp_fail_errno(err, errno, "cannot sync %s", writer->name);
 	return 0;
 }

@@ -12,6 +12,7 @@
 #include "base/array.h"
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -32,17 +33,21 @@ struct sp_record_writer {
 	FILE *file;
 	char name[64]; /* for messages */
 	uint64_t offset;
+	bool in_memory;
 };
 
 /** Creates `name` in the directory. The writer is used by one thread. */
 int sp_record_writer_open(struct sp_record_writer *writer, int dirfd, const char *name,
                           struct sp_error *err);
+/** Writes to memory instead: `*bytes` and `*size` are the caller's when it is finished. */
+int sp_record_writer_memory(struct sp_record_writer *writer, uint8_t **bytes, size_t *size,
+                            struct sp_error *err);
 int sp_record_write(struct sp_record_writer *writer, enum sp_record_type type,
                     const ProtobufCMessage *message, struct sp_error *err);
 /** The same with a message that is packed already: a record that was read. */
 int sp_record_write_packed(struct sp_record_writer *writer, enum sp_record_type type,
                            const uint8_t *payload, size_t size, struct sp_error *err);
-/** Flushes and syncs; closes in any case. */
+/** Flushes and syncs a file; closes in any case. */
 int sp_record_writer_finish(struct sp_record_writer *writer, struct sp_error *err);
 void sp_record_writer_abandon(struct sp_record_writer *writer);
 

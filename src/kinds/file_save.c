@@ -14,6 +14,8 @@ int sp_file_save_contents(struct sp_file_saver *saver, const struct sp_open_file
 	*object = 0;
 	if (file->stat.st_size == 0 || sp_file_table_same_inode(saver->table, file, NULL) != file)
 		return 0;
+	if (!saver->pages)
+		return 0;
 	return sp_content_save(saver->pages, file->fd, (uint64_t)file->stat.st_size, object, err);
 }
 
@@ -40,6 +42,38 @@ static void record_locks(const struct sp_file_table *table, Sealpoint__OpenFile 
 	record->n_locks = pointers->count;
 }
 
+static int name_file(const struct sp_open_file *file, struct sp_error *err)
+{
+	if (file->number < 0)
+		return sp_error_context(err, "cannot save the mapped file %s of process %d",
+		                        file->link, file->pid);
+	return sp_error_context(err, "cannot save descriptor %d of process %d (%s %s)",
+	                        file->number, file->pid, file->kind->title, file->link);
+}
+
+/*
+ * Asks the kind for its message and the owner. `*refused`: the file cannot be saved, and somebody lists
+ * what cannot.
+ */
+static int save_body(const struct sp_file_table *table, struct sp_file_saver *saver,
+                     const struct sp_open_file *file, struct sp_blob *body,
+                     Sealpoint__FileOwner *owner, bool *has_owner, bool *refused,
+                     struct sp_error *err)
+{
+	int rc = 0;
+
+	*has_owner = false;
+	*refused = !file->kind;
+	if (file->kind)
+		rc = sp_file_owner_save(file, owner, has_owner, err);
+	if (!rc && file->kind)
+		rc = file->kind->save(saver, file, body, err);
+	if (!rc)
+		return 0;
+	*refused = true;
+	return sp_error_collect(table->refusals, name_file(file, err), err);
+}
+
 static int save_file(const struct sp_file_table *table, struct sp_file_saver *saver,
                      const struct sp_open_file *file, struct sp_record_writer *records,
                      struct sp_error *err)
@@ -50,15 +84,13 @@ static int save_file(const struct sp_file_table *table, struct sp_file_saver *sa
 	const struct sp_open_file *first = sp_file_table_same_inode(table, file, NULL);
 	Sealpoint__OpenFile record = SEALPOINT__OPEN_FILE__INIT;
 	Sealpoint__FileOwner owner = SEALPOINT__FILE_OWNER__INIT;
-	bool has_owner;
-	int rc = sp_file_owner_save(file, &owner, &has_owner, err);
+	bool has_owner, refused;
+	int rc = save_body(table, saver, file, &body, &owner, &has_owner, &refused, err);
 
-	if (!rc)
-		rc = file->kind->save(saver, file, &body, err);
 	if (rc)
 		return rc;
 	record.id = file->id;
-	record.kind = (char *)file->kind->name;
+	record.kind = refused ? file->link : (char *)file->kind->name;
 	record.flags = (uint32_t)file->flags;
 	record.mapping_only = file->number < 0;
 	record.owner = has_owner ? &owner : NULL;
@@ -67,15 +99,6 @@ static int save_file(const struct sp_file_table *table, struct sp_file_saver *sa
 	record.same_inode = first == file ? 0 : first->id;
 	record_locks(table, &record, &locks, &lock_pointers);
 	return sp_record_write(records, SP_RECORD_OPEN_FILE, &record.base, err);
-}
-
-static int name_file(const struct sp_open_file *file, struct sp_error *err)
-{
-	if (file->number < 0)
-		return sp_error_context(err, "cannot save the mapped file %s of process %d",
-		                        file->link, file->pid);
-	return sp_error_context(err, "cannot save descriptor %d of process %d (%s %s)",
-	                        file->number, file->pid, file->kind->title, file->link);
 }
 
 static int save_descriptor(const struct sp_descriptor *descriptor, struct sp_record_writer *records,
@@ -98,7 +121,8 @@ static int lock_connections(struct sp_file_table *table, const struct sp_file_sa
 		const struct sp_open_file *file = sp_file_table_at(table, id);
 		struct sp_connection connection = {.fd = file->fd};
 
-		if (file->kind->connects && file->kind->connects(saver, file, &connection))
+		if (file->kind && file->kind->connects &&
+		    file->kind->connects(saver, file, &connection))
 			sp_connection_lock_add(&table->lock, &connection);
 	}
 	return sp_connection_lock_take(&table->lock, err);
@@ -108,13 +132,14 @@ int sp_file_table_save(struct sp_file_table *table, struct sp_file_saver *saver,
                        struct sp_record_writer *records, struct sp_error *err)
 {
 	saver->table = table;
-	if (lock_connections(table, saver, err))
+	if (saver->pages && lock_connections(table, saver, err))
 		return -err->code;
 	for (uint32_t id = 1; id <= table->files.count; id++) {
 		const struct sp_open_file *file = sp_file_table_at(table, id);
+		int rc = save_file(table, saver, file, records, err);
 
-		if (save_file(table, saver, file, records, err))
-			return name_file(file, err);
+		if (rc)
+			return rc;
 	}
 	for (size_t i = 0; i < table->descriptors.count; i++) {
 		int rc = save_descriptor(sp_array_at(&table->descriptors, i), records, err);

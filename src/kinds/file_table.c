@@ -284,7 +284,9 @@ static int add_file(struct sp_file_table *table, struct sp_open_file *file, uint
 	for (size_t i = 0; sp_file_kinds[i] && !added->kind; i++)
 		if (sp_file_kinds[i]->claims(added))
 			added->kind = sp_file_kinds[i];
-	return added->kind ? 0 : sp_refuse_unsupported(added, err);
+	if (added->kind)
+		return 0;
+	return sp_error_collect(table->refusals, sp_refuse_unsupported(added, err), err);
 }
 
 /* Adds the open file of a descriptor: takes it over from the process. */
@@ -320,10 +322,11 @@ static int add_locks(struct sp_file_table *table, const struct seen *seen, bool 
 	const struct sp_open_file *file = sp_file_table_at(table, seen->file);
 	const char *fdinfo = is_new ? file->fdinfo : seen->fdinfo;
 
-	if (sp_file_locks_read(&table->locks, file->id, seen->pid, fdinfo, is_new, err))
-		return sp_error_context(err, "cannot save descriptor %d of process %d (%s)",
-		                        seen->number, seen->pid, file->link);
-	return 0;
+	if (!sp_file_locks_read(&table->locks, file->id, seen->pid, fdinfo, is_new, err))
+		return 0;
+	sp_error_context(err, "cannot save descriptor %d of process %d (%s)", seen->number,
+	                 seen->pid, file->link);
+	return sp_error_collect(table->refusals, -err->code, err);
 }
 
 /*

@@ -23,6 +23,11 @@ struct sp_file_table {
 	struct sp_array inodes;      /* uint32_t: all ids, by device, inode and id */
 	struct sp_connection_lock
 	        lock; /* on those that are connections, from sp_file_table_save() */
+	/*
+	 * struct sp_error, or NULL: what is refused is listed there, and stays in the table without a
+	 * kind (base/error.h, sp_error_collect()).
+	 */
+	struct sp_array *refusals;
 };
 
 void sp_file_table_init(struct sp_file_table *table);

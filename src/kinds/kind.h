@@ -75,7 +75,8 @@ struct sp_open_file {
 
 /** What saving a file may use. */
 struct sp_file_saver {
-	struct sp_page_writer *pages; /* for contents: sp_content_save() */
+	struct sp_page_writer *
+	        pages; /* for contents: sp_content_save(); NULL: it is only looked at, nothing is stored */
 	const struct sp_kind_options *options;
 	const struct sp_file_table *table; /* the other open files: kinds/file_table.h */
 	struct sp_log *log;

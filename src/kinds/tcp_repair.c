@@ -279,7 +279,7 @@ static int save(int fd, struct sp_tcp_connection *connection, struct sp_error *e
 	return rc ? rc : sp_fail(err, EAGAIN, "its connection does not stand still; try again");
 }
 
-int sp_tcp_connection_save(int fd, struct sp_tcp_connection *connection, struct sp_error *err)
+static int begin(int fd, struct sp_tcp_connection *connection, struct sp_error *err)
 {
 	Sealpoint__TcpConnection *message = &connection->message;
 	socklen_t size = sizeof(connection->peer);
@@ -291,7 +291,40 @@ int sp_tcp_connection_save(int fd, struct sp_tcp_connection *connection, struct 
 	message->send_buffer = (uint32_t)sp_socket_number(fd, SO_SNDBUF);
 	message->receive_buffer = (uint32_t)sp_socket_number(fd, SO_RCVBUF);
 	message->buffer_lock = (uint32_t)sp_socket_number(fd, SO_BUF_LOCK);
-	return save(fd, connection, err);
+	return 0;
+}
+
+int sp_tcp_connection_save(int fd, struct sp_tcp_connection *connection, struct sp_error *err)
+{
+	int rc = begin(fd, connection, err);
+
+	return rc ? rc : save(fd, connection, err);
+}
+
+static void count_queue(int fd, unsigned long request, ProtobufCBinaryData *queue)
+{
+	int size = 0;
+
+	if (ioctl(fd, request, &size) < 0 || size <= 0)
+		return;
+	queue->len = (size_t)size;
+	queue->data = sp_alloc_zeroed(1, queue->len);
+}
+
+int sp_tcp_connection_look(int fd, struct sp_tcp_connection *connection, struct sp_error *err)
+{
+	Sealpoint__TcpConnection *message = &connection->message;
+	int rc = begin(fd, connection, err);
+
+	if (!rc)
+		rc = refuse_special(fd, read_info(fd).tcpi_state, err);
+	if (rc)
+		return rc;
+	read_negotiated(fd, message);
+	message->mss = read_info(fd).tcpi_snd_mss;
+	count_queue(fd, FIONREAD, &message->received);
+	count_queue(fd, SIOCOUTQ, &message->sending);
+	return 0;
 }
 
 void sp_tcp_connection_release(struct sp_tcp_connection *connection)

@@ -34,6 +34,11 @@ bool sp_tcp_has_said_end(unsigned state);
 bool sp_tcp_end_is_on_its_way(unsigned state);
 /** Reads the connection of a socket, which is used by nobody meanwhile, and stays as it is. */
 int sp_tcp_connection_save(int fd, struct sp_tcp_connection *connection, struct sp_error *err);
+/**
+ * The same for a look, without repair mode and a lock: refuses what the other would, and tells addresses and
+ * state; zeros stand for the contents of the queues.
+ */
+int sp_tcp_connection_look(int fd, struct sp_tcp_connection *connection, struct sp_error *err);
 void sp_tcp_connection_release(struct sp_tcp_connection *connection);
 #define sp_cleanup_tcp_connection sp_cleanup(sp_tcp_connection_release)
 /** Puts the socket in repair mode for good: whoever closes it last, it closes without a packet. */

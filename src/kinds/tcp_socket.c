@@ -113,7 +113,8 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 		rc = saver->options->tcp_close ? 0 : refuse_error(file->fd, err);
 		message.finished = is_finished(file->fd);
 	} else if (!rc && saver->options->tcp_established) {
-		rc = sp_tcp_connection_save(file->fd, &connection, err);
+		rc = saver->pages ? sp_tcp_connection_save(file->fd, &connection, err)
+		                  : sp_tcp_connection_look(file->fd, &connection, err);
 		message.connection = &connection.message;
 	} else if (!rc) {
 		rc = give_up_connection(saver, file, &socket, state, err);

@@ -10,6 +10,7 @@
 #define SEALPOINT_MEM_MEMORY_H
 
 #include "image/checkpoint.h"
+#include "mem/page_scan.h"
 #include "mem/vma.h"
 #include "remote/remote.h"
 
@@ -20,6 +21,11 @@
  * program's own, ... Takes a list read while the process is stopped.
  */
 int sp_memory_check(pid_t pid, const struct sp_array *vmas, struct sp_error *err);
+/** The same for one of them. */
+int sp_memory_check_vma(pid_t pid, const struct sp_vma *vma, struct sp_error *err);
+/** How many pages of 4 KiB of a VMA of a process, which may be running, would be saved in each state. */
+int sp_memory_survey_pages(struct sp_page_scan *scan, const struct sp_vma *vma,
+                           uint64_t pages[SP_PAGE_STATES], struct sp_error *err);
 
 /** Which pages are saved: what a dump that tracks writes adds to sp_memory_save(). */
 struct sp_memory_selection {

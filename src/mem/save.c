@@ -51,7 +51,7 @@ static int refuse(pid_t pid, const struct sp_vma *vma, const char *what, const c
 	               vma->path[0] ? ")" : "", what, remedy);
 }
 
-static int check_vma(pid_t pid, const struct sp_vma *vma, struct sp_error *err)
+int sp_memory_check_vma(pid_t pid, const struct sp_vma *vma, struct sp_error *err)
 {
 	for (size_t i = 0; i < SP_COUNT_OF(special_mappings); i++) {
 		const char *path = special_mappings[i].path;
@@ -82,7 +82,7 @@ static int check_vma(pid_t pid, const struct sp_vma *vma, struct sp_error *err)
 int sp_memory_check(pid_t pid, const struct sp_array *vmas, struct sp_error *err)
 {
 	for (size_t i = 0; i < vmas->count; i++) {
-		int rc = check_vma(pid, sp_array_at(vmas, i), err);
+		int rc = sp_memory_check_vma(pid, sp_array_at(vmas, i), err);
 
 		if (rc < 0)
 			return rc;
@@ -460,6 +460,35 @@ int sp_memory_save(pid_t pid, const struct sp_array *vmas,
 		return rc;
 	rc = add_process_source(writer, pid, saver.selection->running, &saver.source, err);
 	return rc < 0 ? rc : save_all(&saver, pid, vmas, &scan, err);
+}
+
+struct survey {
+	const struct sp_vma *vma;
+	uint64_t *pages;
+};
+
+static int survey_run(void *context, struct sp_range run, uint64_t categories, struct sp_error *err)
+{
+	const struct survey *survey = context;
+	uint64_t count = sp_range_size(run) / SP_PAGE_SIZE;
+
+	survey->pages[page_state(survey->vma, categories)] += count;
+	survey->pages[SP_PAGE_HOLE] -= count;
+	return 0;
+}
+
+int sp_memory_survey_pages(struct sp_page_scan *scan, const struct sp_vma *vma,
+                           uint64_t pages[SP_PAGE_STATES], struct sp_error *err)
+{
+	struct survey survey = {vma, pages};
+
+	memset(pages, 0, SP_PAGE_STATES * sizeof(*pages));
+	if (vma->kind == SP_VMA_VVAR || vma->kind == SP_VMA_VSYSCALL || vma->kind == SP_VMA_DEVICE)
+		return 0;
+	pages[SP_PAGE_HOLE] = sp_range_size(vma->range) / SP_PAGE_SIZE;
+	if (vma->kind == SP_VMA_VDSO)
+		return survey_run(&survey, vma->range, PAGE_IS_PRESENT, err);
+	return sp_page_scan_walk(scan, vma->range, survey_run, &survey, err);
 }
 
 int sp_memory_save_listed(pid_t pid, const struct sp_array *pages,

@@ -41,7 +41,7 @@ restore -j; dump --tcp-established; restore --tcp-established; dump --tcp-close;
 dump --prev-images-dir ../x; pre-dump --pre-dump-mode=splice; pre-dump --pre-dump-mode read; restore --pidfile x
 dump --action-script script; restore --status-fd 2; dump --manage-cgroups=ignore; dump --file-validation buildid
 dump --log-file x; dump -o x; dump --verbosity; dump --verbosity=4; dump -v; dump -vv; dump -v4; dump --display-stats
-dump --no-display-stats; dump --config empty; dump --no-default-config; dump --no-leave-running"
+dump --network-lock nftables; dump --no-display-stats; dump --config empty; dump --no-default-config; dump --no-leave-running"
 nothing_to_do="
 dump --file-locks; restore -l; restore --log-pid; restore --weak-sysctls; dump --unprivileged; dump --evasive-devices
 dump --link-remap; dump --force-irmap; dump --ext-unix-sk; dump -x; dump --skip-in-flight; restore --skip-in-flight"
@@ -55,7 +55,7 @@ dump --enable-fs all; dump --libdir x; dump -L x; dump --stream; dump --page-ser
 dump --ps-socket 3; dump --lazy-pages; restore --lazy-pages; dump --cpu-cap; restore --cpu-cap=none; dump --daemon
 dump --file-validation filesize; dump --tls; dump --tls-cacert x; dump --tls-cacrl x; dump --tls-cert x; dump --tls-key x
 dump --ext-mount-map x:y; dump --enable-external-sharing; dump --enable-external-masters; dump --tls-no-cn-verify; dump --empty-ns net; dump --irmap-scan-path x; dump --skip-mnt x; dump --mntns-compat-mode
-restore --exec-cmd; dump --network-lock nftables"
+restore --exec-cmd; dump --network-lock iptables"
 
 # What is accepted comes to the images directory, which is not there.
 try_options() { # WORDS LIST

@@ -54,7 +54,11 @@ _sealpoint() {
 	criu)
 		mapfile -t COMPREPLY < <(compgen -W "check dump pre-dump restore" -- "$word")
 		;;
-	restore | unlock | inspect | verify | core | merge | diff)
+	inspect)
+		compopt -o filenames
+		mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -W "$(cd /proc && printf '%s\n' [0-9]*)" -- "$word")
+		;;
+	restore | unlock | verify | core | merge | diff)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -d -- "$word")
 		;;

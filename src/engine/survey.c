@@ -1,0 +1,291 @@
+/*
+ * A survey: what a running process consists of, and all that stands in the way of a dump of it. Nothing is
+ * written anywhere.
+ *
+ * It asks in the order of a dump, and asks the same functions, so that the two cannot disagree; but it goes
+ * on behind a refusal, and neither memory nor the contents of files are read. The program stands still
+ * meanwhile, for as long as a dump takes for descriptors and state. Its pages are counted when it runs again.
+ */
+#include "engine/dump_parts.h"
+#include "engine/save_state.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/interrupt.h"
+#include "base/limit.h"
+#include "kinds/namespaces.h"
+#include "kinds/sharing.h"
+#include "proc/capability.h"
+#include "proc/file.h"
+#include "proc/stat.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct survey {
+	const struct sp_survey_options *options;
+	struct sp_survey *result;
+	struct task task;
+	struct sp_file_table files;
+	struct sp_record_writer records;
+	uint8_t *bytes; /* of the records */
+	size_t size;
+	bool stopped, tracked;
+};
+
+static int collect(struct survey *survey, int rc, struct sp_error *err)
+{
+	return sp_error_collect(&survey->result->refusals, rc, err);
+}
+
+/* --- while it stands still --- */
+
+static int check_children(const struct sp_process *process, struct sp_error *err)
+{
+	for (size_t i = 0; i < process->threads.count; i++) {
+		sp_cleanup_free char *children = NULL;
+		int rc = sp_proc_read_thread(process->pid, sp_process_thread(process, i)->tid,
+		                             "children", &children, NULL, err);
+
+		if (rc)
+			return rc;
+		if (atoi(children))
+			return sp_fail(err, ENOTSUP,
+			               "%s has children, %s among them: only single processes can "
+			               "be saved so far; wait until they have ended",
+			               sp_process_name(process->pid).text,
+			               sp_process_name(atoi(children)).text);
+	}
+	return 0;
+}
+
+static int check_mappings(struct survey *survey, struct sp_error *err)
+{
+	struct sp_array *vmas = &survey->task.vmas;
+	int rc = sp_vma_list_read(survey->options->pid, vmas, err);
+
+	for (size_t i = 0; i < vmas->count && !rc; i++) {
+		struct sp_vma *vma = sp_array_at(vmas, i);
+
+		if (survey->tracked) /* then it is sealpoint that has registered it */
+			vma->flags &= ~(uint32_t)SP_VMA_UFFD;
+		rc = collect(survey, sp_memory_check_vma(survey->options->pid, vma, err), err);
+	}
+	return rc;
+}
+
+static int add_mapped_files(struct survey *survey, struct sp_error *err)
+{
+	struct task *task = &survey->task;
+	pid_t pid = survey->options->pid;
+	int rc = 0;
+
+	for (size_t i = 0; i < task->vmas.count && !rc; i++) {
+		struct sp_vma *vma = sp_array_at(&task->vmas, i);
+
+		if (!sp_vma_kind_maps_file(vma->kind) || sp_memory_check_vma(pid, vma, NULL))
+			continue; /* what is refused was so as a mapping */
+		rc = sp_file_table_add_mapping(
+		        &survey->files, pid, vma->range, vma->flags & SP_VMA_SHARED,
+		        vma->flags & SP_VMA_MAY_WRITE, vma->path, &vma->file, err);
+		rc = collect(survey, rc, err);
+	}
+	return rc;
+}
+
+static int save_files(struct survey *survey, struct sp_error *err)
+{
+	struct sp_file_saver saver = {
+	        .options = &survey->options->kinds,
+	        .table = &survey->files,
+	        .log = survey->options->log,
+	};
+	int rc = sp_file_table_add_process(&survey->files, &survey->task.process, err);
+
+	rc = collect(survey, rc, err);
+	if (!rc)
+		rc = add_mapped_files(survey, err);
+	if (!rc)
+		rc = collect(survey,
+		             sp_file_table_add_executable(&survey->files, survey->options->pid,
+		                                          &survey->task.executable, err),
+		             err);
+	return rc ? rc : sp_file_table_save(&survey->files, &saver, &survey->records, err);
+}
+
+/* Without a foothold its state cannot be asked for; what is left is its name. */
+static int save_state(struct survey *survey, struct sp_error *err)
+{
+	struct task *task = &survey->task;
+	struct sp_state_saver state = {
+	        .process = &task->process,
+	        .options = &survey->options->kinds,
+	        .records = &survey->records,
+	        .log = survey->options->log,
+	        .executable = task->executable,
+	        .last_words = &task->last_words,
+	        .refusals = &survey->result->refusals,
+	};
+	size_t refusals = survey->result->refusals.count;
+	int rc = sp_remote_open(&task->remote, &task->process, sp_process_leader(&task->process),
+	                        &task->foothold, err);
+
+	rc = collect(survey, rc, err);
+	if (rc)
+		return rc;
+	if (survey->result->refusals.count == refusals)
+		state.remote = &task->remote;
+	rc = sp_state_save(&state, err);
+	return rc ? rc : sp_remote_close(&task->remote, err);
+}
+
+static int look(struct survey *survey, struct sp_error *err)
+{
+	struct sp_process *process = &survey->task.process;
+	int rc = collect(survey, sp_sharing_check(process, err), err);
+
+	if (!rc)
+		rc = collect(survey, check_children(process, err), err);
+	if (!rc)
+		rc = collect(survey, sp_namespaces_check(process, err), err);
+	if (!rc)
+		rc = check_mappings(survey, err);
+	if (!rc)
+		rc = save_files(survey, err);
+	return rc ? rc : save_state(survey, err);
+}
+
+/* Fails to stop it: that is in the way as well, and nothing else can be told. */
+static int stop(struct survey *survey, struct sp_error *err)
+{
+	const struct sp_survey_options *options = survey->options;
+	uint64_t deadline = sp_now_ns() + SP_DUMP_TIMEOUT_S * SP_NS_PER_S;
+	int rc = sp_process_check(options->pid, err);
+
+	if (!rc)
+		rc = sp_capability_need_checkpoint("read the files behind mappings", err);
+	if (!rc)
+		sp_foothold_find(options->pid, (struct sp_range){0}, &survey->task.foothold, NULL);
+	if (!rc)
+		rc = sp_process_seize(&survey->task.process, options->pid, deadline, err);
+	survey->stopped = !rc;
+	return collect(survey, rc, err);
+}
+
+static void let_go(struct survey *survey)
+{
+	struct sp_process *process = &survey->task.process;
+	uint64_t stopped = process->stopped_ns;
+
+	sp_remote_close(&survey->task.remote, NULL);
+	if (!survey->stopped)
+		return;
+	sp_process_release(process, SP_RELEASE_RUN);
+	survey->result->stopped_ns = sp_now_ns() - stopped;
+}
+
+/* --- what was found --- */
+
+static int write_vmas(struct survey *survey, struct sp_error *err)
+{
+	const struct sp_array *vmas = &survey->task.vmas;
+	int rc = 0;
+
+	for (size_t i = 0; i < vmas->count && !rc; i++) {
+		Sealpoint__Vma record = SEALPOINT__VMA__INIT;
+
+		sp_vma_to_record(sp_array_at(vmas, i), survey->options->pid, &record);
+		rc = sp_record_write(&survey->records, SP_RECORD_VMA, &record.base, err);
+	}
+	return rc ? rc : sp_record_writer_finish(&survey->records, err);
+}
+
+static int count_pages(struct survey *survey, struct sp_error *err)
+{
+	sp_cleanup(sp_page_scan_close) struct sp_page_scan scan = {.pagemap = -1};
+	const struct sp_array *records = &survey->result->checkpoint->vmas;
+	int rc = sp_page_scan_open(&scan, survey->options->pid, err);
+
+	for (size_t i = 0; i < records->count && !rc; i++) {
+		struct sp_mapping_summary *summary = sp_array_push(&survey->result->mappings);
+
+		summary->vma = sp_array_pointer(records, i);
+		rc = sp_memory_survey_pages(&scan, sp_array_at(&survey->task.vmas, i),
+		                            summary->pages, err);
+	}
+	return rc;
+}
+
+static int tell(struct survey *survey, struct sp_error *err)
+{
+	int rc = write_vmas(survey, err);
+
+	if (!rc)
+		rc = sp_checkpoint_of_records(&survey->result->checkpoint, survey->bytes,
+		                              survey->size, err);
+	return rc ? rc : count_pages(survey, err);
+}
+
+/* --- the whole --- */
+
+static int run(struct survey *survey, struct sp_error *err)
+{
+	int rc = sp_record_writer_memory(&survey->records, &survey->bytes, &survey->size, err);
+
+	if (!rc)
+		rc = sp_raise_descriptor_limit(0, err);
+	if (!rc)
+		rc = stop(survey, err);
+	if (!rc && survey->stopped)
+		rc = look(survey, err);
+	if (rc && survey->stopped && sp_process_is_ending(&survey->task.process))
+		rc = sp_fail(err, ESRCH, "process %d has ended meanwhile", survey->options->pid);
+	let_go(survey);
+	return rc || !survey->stopped ? rc : tell(survey, err);
+}
+
+static void release(struct survey *survey)
+{
+	sp_process_forget(&survey->task.process);
+	sp_vma_list_release(&survey->task.vmas);
+	sp_array_release(&survey->task.last_words);
+	sp_file_table_release(&survey->files);
+	sp_record_writer_abandon(&survey->records);
+	free(survey->bytes);
+}
+
+int sp_survey(const struct sp_survey_options *options, struct sp_survey *result,
+              struct sp_error *err)
+{
+	struct sp_tracking_status tracking = {0};
+	struct survey survey = {
+	        .options = options,
+	        .result = result,
+	        .task = {.process = {.pid = options->pid, .pidfd = -1},
+	                 .vmas = SP_ARRAY_OF(struct sp_vma),
+	                 .last_words = SP_ARRAY_OF(remote_addr)},
+	};
+	int rc;
+
+	*result = (struct sp_survey){
+	        .refusals = SP_ARRAY_OF(struct sp_error),
+	        .mappings = SP_ARRAY_OF(struct sp_mapping_summary),
+	};
+	sp_file_table_init(&survey.files);
+	survey.files.refusals = &result->refusals;
+	survey.tracked =
+	        !sp_tracking_read_status(options->pid, &tracking, NULL) && tracking.tracked;
+	rc = run(&survey, err);
+	release(&survey);
+	if (rc)
+		sp_survey_release(result);
+	return rc;
+}
+
+void sp_survey_release(struct sp_survey *survey)
+{
+	sp_checkpoint_close(survey->checkpoint);
+	survey->checkpoint = NULL;
+	sp_array_release(&survey->mappings);
+	sp_array_release(&survey->refusals);
+}
