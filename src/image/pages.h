@@ -148,8 +148,7 @@ int sp_page_store_read(struct sp_page_store *store, uint32_t object, uint64_t of
                        size_t size, struct sp_error *err);
 /**
  * Gives all contents of the object inside `within` to the sink, by a pool of workers (0: one per
- * processor). `bytes` is valid during the call only; raw frames are handed out from a mapping,
- * without a copy.
+ * processor). `bytes` is valid during the call only.
  */
 int sp_page_store_load(struct sp_page_store *store, uint32_t object, struct sp_range within,
                        const struct sp_page_sink *sink, unsigned workers, struct sp_error *err);

@@ -3,7 +3,7 @@
  *
  * The work is divided by frames, not by addresses. The runs of the object are sorted by the frames
  * that they are in: so each frame is read and decoded once, however finely rounds and deltas have
- * cut it.
+ * cut it. Zero pages are work too, for whoever has to make them: many of them are a job.
  */
 #include "image/page_store.h"
 #include "image/pool.h"
@@ -14,14 +14,18 @@
 
 #include <stdlib.h>
 
+/* Zero pages of one job, about: 4 MiB. */
+#define ZERO_PAGES 1024
+
 struct part {
-	uint64_t page;  /* of the object */
+	uint64_t page; /* of the object */
+	uint64_t pages;
 	uint32_t place; /* in the frame, pages */
-	uint32_t pages;
 };
 
 struct load_job {
-	struct sp_chain_frame frame;
+	struct sp_chain_frame frame; /* without a store: the parts are zero pages */
+	uint64_t zero_pages;
 	size_t part_count;
 	struct part parts[SP_FRAME_PAGES];
 };
@@ -51,6 +55,21 @@ static int hand_out(const struct sp_page_sink *sink, const struct load_job *job,
 	return 0;
 }
 
+static int hand_out_zeros(const struct sp_page_sink *sink, const struct load_job *job,
+                          struct sp_error *err)
+{
+	for (size_t i = 0; i < job->part_count; i++) {
+		const struct part *part = &job->parts[i];
+		struct sp_range range = {part->page * SP_PAGE_SIZE,
+		                         (part->page + part->pages) * SP_PAGE_SIZE};
+		int rc = sink->zero(sink->context, range, err);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
 static int run_load(void *context, unsigned worker, void *work, struct sp_error *err)
 {
 	struct loader *loader = context;
@@ -61,6 +80,8 @@ static int run_load(void *context, unsigned worker, void *work, struct sp_error 
 
 	if (sp_pool_failed(loader->pool))
 		return 0;
+	if (!job->frame.store)
+		return hand_out_zeros(loader->sink, job, err);
 	if (!decoder->zstd)
 		sp_frame_decoder_init(decoder);
 	rc = sp_chain_frame_read(&job->frame, decoder, &pages, err);
@@ -116,6 +137,7 @@ static struct load_job *job_for(struct loader *loader, const struct sp_chain_fra
 	if (!loader->filling) {
 		loader->filling = sp_pool_claim(loader->pool);
 		loader->filling->frame = *frame;
+		loader->filling->zero_pages = 0;
 		loader->filling->part_count = 0;
 	}
 	return loader->filling;
@@ -162,7 +184,7 @@ static struct sp_array find_references(const struct sp_page_index *index, uint32
 
 static void add_part(struct load_job *job, const struct sp_index_run *run)
 {
-	struct part part = {run->page, run->place, (uint32_t)run->pages};
+	struct part part = {run->page, run->pages, run->place};
 	struct part *last = &job->parts[job->part_count ? job->part_count - 1 : 0];
 
 	if (job->part_count > 0 && last->page + last->pages == part.page &&
@@ -189,25 +211,29 @@ static void load_data(struct loader *loader, const struct sp_page_store *store, 
 	}
 }
 
-struct zero_visit {
-	const struct sp_page_sink *sink;
-	struct sp_error *err;
-};
-
-static int visit_zero(void *context, const struct sp_page_run *run)
+static int load_zeros(void *context, const struct sp_page_run *run)
 {
-	struct zero_visit *visit = context;
+	static const struct sp_chain_frame zeros = {0};
+	struct loader *loader = context;
+	struct load_job *job;
 
 	if (run->state != SP_PAGE_ZERO)
 		return 0;
-	return visit->sink->zero(visit->sink->context, run->range, visit->err);
+	job = job_for(loader, &zeros);
+	job->parts[job->part_count++] = (struct part){
+	        .page = run->range.start / SP_PAGE_SIZE,
+	        .pages = sp_range_size(run->range) / SP_PAGE_SIZE,
+	};
+	job->zero_pages += sp_range_size(run->range) / SP_PAGE_SIZE;
+	if (job->part_count == SP_FRAME_PAGES || job->zero_pages >= ZERO_PAGES)
+		submit(loader);
+	return sp_pool_failed(loader->pool);
 }
 
 int sp_page_store_load(struct sp_page_store *store, uint32_t object, struct sp_range within,
                        const struct sp_page_sink *sink, unsigned workers, struct sp_error *err)
 {
 	struct sp_error own = {0};
-	struct zero_visit visit = {sink, &own};
 	struct loader loader;
 	int rc = loader_start(&loader, sink, workers, &own);
 
@@ -215,9 +241,7 @@ int sp_page_store_load(struct sp_page_store *store, uint32_t object, struct sp_r
 		load_data(&loader, store, object, within.start / SP_PAGE_SIZE,
 		          within.end / SP_PAGE_SIZE);
 		if (sink->zero)
-			rc = sp_page_store_walk(store, object, within, visit_zero, &visit, &own);
-		if (rc < 0)
-			sp_pool_fail(loader.pool, &own);
+			sp_page_store_walk(store, object, within, load_zeros, &loader, &own);
 		rc = loader_finish(&loader, &own);
 	}
 	if (rc < 0 && err)

@@ -4,7 +4,10 @@
 #include "image/checkpoint.h"
 #include "unit/skip.h"
 
+#include <inttypes.h>
+#include <pthread.h>
 #include <sys/stat.h>
+#include <time.h>
 
 static void every_page_comes_back(void **state)
 {
@@ -223,6 +226,64 @@ static void a_million_runs_fit_in_64_mib(void **state)
 	scratch_remove(&scratch);
 }
 
+/* --- zero pages --- */
+
+struct meeting {
+	pthread_mutex_t lock;
+	pthread_cond_t entered;
+	unsigned inside; /* threads that were given zero pages and wait for another one */
+	bool met;
+};
+
+static int meet(void *context, struct sp_range range, struct sp_error *err)
+{
+	struct meeting *meeting = context;
+	struct timespec deadline;
+
+	clock_gettime(CLOCK_REALTIME, &deadline);
+	deadline.tv_sec += 30; /* only if nobody comes */
+	pthread_mutex_lock(&meeting->lock);
+	meeting->met |= ++meeting->inside > 1;
+	pthread_cond_broadcast(&meeting->entered);
+	while (!meeting->met &&
+	       pthread_cond_timedwait(&meeting->entered, &meeting->lock, &deadline) == 0)
+		continue;
+	meeting->inside--;
+	pthread_mutex_unlock(&meeting->lock);
+	return meeting->met ? 0 : sp_fail(err, ETIMEDOUT, "nobody else makes zero pages");
+}
+
+static int no_data(void *context, uint64_t offset, const void *bytes, size_t size,
+                   struct sp_error *err)
+{
+	return sp_fail(err, EINVAL, "data at %#" PRIx64, offset);
+}
+
+static void zero_pages_are_the_work_of_several_threads(void **state)
+{
+	struct meeting meeting = {
+	        .lock = PTHREAD_MUTEX_INITIALIZER,
+	        .entered = PTHREAD_COND_INITIALIZER,
+	};
+	struct scratch scratch = scratch_make();
+	struct sp_page_writer *writer = open_writer(&scratch, SP_COMPRESS_NONE);
+	struct sp_page_sink sink = {no_data, meet, &meeting};
+	uint32_t object = sp_page_writer_new_object(writer);
+	struct sp_page_store *store;
+	struct sp_error err = {0};
+
+	for (size_t i = 0; i < 4; i++)
+		assert_int_equal(sp_page_writer_add(writer, object, pages_range(i * 10000, 5000),
+		                                    SP_PAGE_ZERO, 0, &err),
+		                 0);
+	finish_writer(writer, NULL);
+	store = open_store(&scratch, NULL);
+	assert_int_equal(
+	        sp_page_store_load(store, object, pages_range(0, 50000), &sink, 2, &err), 0);
+	sp_page_store_close(store);
+	scratch_remove(&scratch);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -233,6 +294,7 @@ int main(void)
 	        cmocka_unit_test(sources_may_change_after_a_drain),
 	        cmocka_unit_test(reads_may_begin_and_end_anywhere),
 	        cmocka_unit_test(a_million_runs_fit_in_64_mib),
+	        cmocka_unit_test(zero_pages_are_the_work_of_several_threads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
