@@ -4,9 +4,7 @@
 #include "base/clock.h"
 
 #include <arpa/inet.h>
-#include <linux/netlink.h>
-#include <nftables/libnftables.h>
-#include <string.h>
+#include <stdio.h>
 
 /*
  * At the priority "raw", before anybody else has an opinion of these packets. The sets hold both ends
@@ -25,43 +23,6 @@ static const char table_format[] =
         "add rule inet %1$s leaving ip daddr . tcp dport . ip saddr . tcp sport @v4 drop\n"
         "add rule inet %1$s arriving ip6 saddr . tcp sport . ip6 daddr . tcp dport @v6 drop\n"
         "add rule inet %1$s leaving ip6 daddr . tcp dport . ip6 saddr . tcp sport @v6 drop\n";
-
-/* --- the library --- */
-
-static void free_nft(struct nft_ctx **nft)
-{
-	if (*nft)
-		nft_ctx_free(*nft);
-	*nft = NULL;
-}
-
-/* The library ends the whole program if it cannot have its socket, so that is tried before. */
-static struct nft_ctx *open_nft(struct sp_error *err)
-{
-	sp_cleanup_close int probe = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
-	struct nft_ctx *nft = probe < 0 ? NULL : nft_ctx_new(NFT_CTX_DEFAULT);
-
-	if (!nft) {
-		sp_fail_errno(err, probe < 0 ? errno : ENOMEM, "cannot use nftables");
-		return NULL;
-	}
-	nft_ctx_buffer_output(nft);
-	nft_ctx_buffer_error(nft);
-	return nft;
-}
-
-static int run(struct nft_ctx *nft, const char *commands, struct sp_error *err)
-{
-	const char *reason;
-
-	errno = 0;
-	if (!nft_run_cmd_from_buffer(nft, commands))
-		return 0;
-	reason = nft_ctx_get_error_buffer(nft);
-	reason = strstr(reason, "Error: ") ? strstr(reason, "Error: ") + 7 : reason;
-	return sp_fail(err, errno ? errno : EIO, "nftables refuses: %.*s",
-	               (int)strcspn(reason, "\n"), reason);
-}
 
 /* --- tables --- */
 
@@ -93,24 +54,21 @@ static void print_connections(FILE *out, const struct sp_connection_lock *lock, 
 	}
 }
 
-/* All of it is one transaction. */
-static int add_table(struct nft_ctx *nft, const struct sp_connection_lock *lock, const char *table,
-                     bool owned, struct sp_error *err)
+/* The caller's to free. */
+static char *commands_for(const struct sp_connection_lock *lock, const char *table, bool owned)
 {
-	sp_cleanup_free char *commands = NULL;
+	char *commands = NULL;
 	size_t size;
 	FILE *out = open_memstream(&commands, &size);
 
 	if (!out)
-		return sp_fail_errno(err, errno, "cannot lock connections");
+		return NULL;
 	fprintf(out, table_format, table, owned ? "flags owner;" : "",
 	        owned ? "connections that sealpoint is working on"
 	              : "connections of a saved program, until it is restored",
 	        SP_CONNECTION_MARK);
 	print_connections(out, lock, table);
-	if (fclose(out))
-		return sp_fail_errno(err, ENOMEM, "cannot lock connections");
-	return run(nft, commands, err);
+	return fclose(out) ? NULL : commands;
 }
 
 static char *table_of(const uint8_t id[SP_CHECKPOINT_ID_SIZE])
@@ -129,29 +87,31 @@ void sp_connection_lock_add(struct sp_connection_lock *lock, const struct sp_con
 
 int sp_connection_lock_take(struct sp_connection_lock *lock, struct sp_error *err)
 {
+	sp_cleanup_free char *table =
+	        sp_format("sealpoint-working-%d-%llx", getpid(), (unsigned long long)sp_now_ns());
+	sp_cleanup_free char *last = sp_format("delete table inet %s", table);
+	sp_cleanup_free char *commands = NULL;
+
 	if (!lock->connections.count)
 		return 0;
-	snprintf(lock->table, sizeof(lock->table), "sealpoint-working-%d-%llx", getpid(),
-	         (unsigned long long)sp_now_ns());
-	lock->owner = open_nft(err);
-	if (lock->owner && !add_table(lock->owner, lock, lock->table, true, err))
-		return 0;
-	free_nft(&lock->owner);
-	return sp_error_context(err, "cannot lock TCP connections");
+	commands = commands_for(lock, table, true);
+	if (!commands)
+		return sp_fail_errno(err, ENOMEM, "cannot lock TCP connections");
+	if (sp_nft_start(&lock->owner, commands, last, err))
+		return sp_error_context(err, "cannot lock TCP connections");
+	return 0;
 }
 
 void sp_connection_lock_lift(struct sp_connection_lock *lock)
 {
-	sp_cleanup_free char *command = sp_format("delete table inet %s", lock->table);
-
 	/* Should that fail, the table goes with its owner. */
-	if (lock->owner && run(lock->owner, command, NULL))
-		free_nft(&lock->owner);
+	if (lock->owner.pid && sp_nft_run_last(&lock->owner, NULL))
+		sp_nft_end(&lock->owner);
 }
 
 void sp_connection_lock_release(struct sp_connection_lock *lock)
 {
-	free_nft(&lock->owner);
+	sp_nft_end(&lock->owner);
 	sp_array_release(&lock->connections);
 }
 
@@ -160,33 +120,33 @@ void sp_connection_lock_release(struct sp_connection_lock *lock)
 int sp_connection_lock_keep(const struct sp_connection_lock *lock,
                             const uint8_t id[SP_CHECKPOINT_ID_SIZE], struct sp_error *err)
 {
-	sp_cleanup(free_nft) struct nft_ctx *nft = NULL;
 	sp_cleanup_free char *table = table_of(id);
+	sp_cleanup_free char *commands = NULL;
 
 	if (!lock->connections.count)
 		return 0;
-	nft = open_nft(err);
-	if (nft && !add_table(nft, lock, table, false, err))
-		return 0;
-	return sp_error_context(err, "cannot lock TCP connections");
+	commands = commands_for(lock, table, false);
+	if (!commands)
+		return sp_fail_errno(err, ENOMEM, "cannot lock TCP connections");
+	if (sp_nft_run(commands, err))
+		return sp_error_context(err, "cannot lock TCP connections");
+	return 0;
 }
 
 bool sp_connection_is_locked(const uint8_t id[SP_CHECKPOINT_ID_SIZE])
 {
-	sp_cleanup(free_nft) struct nft_ctx *nft = open_nft(NULL);
 	sp_cleanup_free char *table = table_of(id);
 	sp_cleanup_free char *command = sp_format("list table inet %s", table);
 
-	return nft && !run(nft, command, NULL);
+	return !sp_nft_run(command, NULL);
 }
 
 int sp_connection_unlock(const uint8_t id[SP_CHECKPOINT_ID_SIZE], struct sp_error *err)
 {
-	sp_cleanup(free_nft) struct nft_ctx *nft = open_nft(err);
 	sp_cleanup_free char *table = table_of(id);
 	sp_cleanup_free char *command = sp_format("delete table inet %s", table);
 
-	return nft ? run(nft, command, err) : -err->code;
+	return sp_nft_run(command, err);
 }
 
 int sp_connection_lock_try(struct sp_error *err)

@@ -6,8 +6,8 @@
  *
  * A lock is a table of nftables, which holds the addresses as sets. There are two of them:
  *
- *   - one while sealpoint works. It is owned by a socket of ours (`flags owner`), so the kernel itself
- *     takes it away when we end, however we end: kill -9 leaves none behind.
+ *   - one while sealpoint works. It is owned by a socket (`flags owner`) of a process that ends with
+ *     ours (kinds/nft_process.h). Then the kernel takes it away: kill -9 leaves none behind.
  *   - one from the end of a dump that has ended the program to its restore. It is named after the
  *     checkpoint's id, and stands by itself.
  *
@@ -18,8 +18,7 @@
 
 #include "image/checkpoint.h"
 #include "kinds/inet_socket.h"
-
-struct nft_ctx;
+#include "kinds/nft_process.h"
 
 #define SP_CONNECTION_MARK 0x5ea15ea1 /* SO_MARK */
 
@@ -30,9 +29,8 @@ struct sp_connection {
 
 struct sp_connection_lock {
 	struct sp_array connections; /* struct sp_connection */
-	bool in_image;         /* restore: the checkpoint has some, wanted or not (--tcp-close) */
-	struct nft_ctx *owner; /* of the table while we work; NULL: there is none */
-	char table[64];
+	bool in_image; /* restore: the checkpoint has some, wanted or not (--tcp-close) */
+	struct sp_nft_process owner; /* of the table while we work */
 };
 
 #define SP_CONNECTION_LOCK_NONE                                   \
@@ -47,7 +45,7 @@ void sp_connection_lock_add(struct sp_connection_lock *lock,
 int sp_connection_lock_take(struct sp_connection_lock *lock, struct sp_error *err);
 /** Ends the lock, at once. */
 void sp_connection_lock_lift(struct sp_connection_lock *lock);
-/** Ends it if it has not ended, and frees what belongs to it, for which the kernel takes its time. */
+/** Ends it if it has not ended, and frees what belongs to it, which may take some milliseconds. */
 void sp_connection_lock_release(struct sp_connection_lock *lock);
 
 /** Locks what was noted until sp_connection_unlock() with this id. */

@@ -8,6 +8,7 @@
 #include "kinds/tcp_repair.h"
 
 #include "base/array.h"
+#include "kinds/tcp_diag.h"
 #include "kinds/tcp_segment.h"
 
 #include <limits.h>
@@ -38,17 +39,16 @@ static int connect_silently(int fd, const Sealpoint__InetSocket *socket,
                             const Sealpoint__TcpConnection *connection, struct sp_error *err)
 {
 	char here[SP_INET_TEXT], there[SP_INET_TEXT];
+	union sp_inet_address local = {0}, peer = {0};
+	int rc;
 
-	if (!connect(fd, (void *)connection->peer.data, (socklen_t)connection->peer.len))
-		return 0;
-	sp_inet_address_text(socket->local.data, here);
-	sp_inet_address_text(connection->peer.data, there);
-	if (errno == EADDRNOTAVAIL)
-		return sp_fail(
-		        err, EADDRNOTAVAIL,
-		        "the connection from %s to %s exists here, or did until a moment ago: "
-		        "end the program that has it, and try again in a minute",
-		        here, there);
+	memcpy(&local, socket->local.data, socket->local.len);
+	memcpy(&peer, connection->peer.data, connection->peer.len);
+	rc = sp_tcp_make_way(&local, &peer, err);
+	if (rc || !connect(fd, &peer.any, (socklen_t)connection->peer.len))
+		return rc;
+	sp_inet_address_text(&local, here);
+	sp_inet_address_text(&peer, there);
 	return sp_fail_errno(err, errno, "cannot connect %s to %s", here, there);
 }
 

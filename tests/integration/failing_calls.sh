@@ -31,3 +31,10 @@ rm -f heartbeat
 start_subject working
 dump_and_reap "$SUBJECT_PID" image
 taken_well restore restore "$rounds" "$SUBJECT_PID" scratch "$sealpoint" restore image --detach
+
+# Each restore but the first has to make way for itself: the connection of the one before is not quite closed.
+rm -f heartbeat
+start_subject conversing
+dump_and_reap "$SUBJECT_PID" image-conversing --tcp-established
+taken_well "restore of a connection" restore "$rounds" "$SUBJECT_PID" scratch "$sealpoint" restore image-conversing --detach \
+	--tcp-established

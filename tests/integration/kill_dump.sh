@@ -70,3 +70,7 @@ for corner in filtered strict deep elsewhere; do
 	expect_unharmed "$corner, random moments" random "${KILL_DUMP_CORNER_ROUNDS:-${numbers[4]}}"
 	expect_unharmed "$corner, system calls" calls "${KILL_DUMP_CORNER_CALLS:-${numbers[5]}}"
 done
+# Its connection goes on, too: nothing is left locked, and no socket in repair mode.
+subject=(conversing)
+expect_unharmed "a connection, random moments" random "${KILL_DUMP_CORNER_ROUNDS:-${numbers[4]}}" --tcp-established
+expect_unharmed "a connection, system calls" calls "${KILL_DUMP_CORNER_CALLS:-${numbers[5]}}" --tcp-established

@@ -2,7 +2,7 @@
  * TCP connections of which one end, or both, have been told that there is no more to come: in every state that a
  * descriptor can keep such a connection in, and with data that are still on their way in front of the end.
  *
- * subject: modes=kill,twice,delta dump=--tcp-established
+ * subject: dump=--tcp-established restore=--tcp-established
  */
 #include "subject.h"
 

@@ -1,6 +1,9 @@
 /* TCP, UDP and unix sockets: what is saved comes back, what cannot be saved is refused by name. */
 #include "unit/round_trip.h"
 
+#include "engine/engine.h"
+#include "kinds/tcp_repair.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -277,6 +280,32 @@ static void connections_are_restored_closed_if_asked_for(void **state)
 	assert_reads_as_closed(round_trip_fd(&trip, 2));
 	assert_int_equal(get_option(round_trip_fd(&trip, 0), SOL_SOCKET, SO_ACCEPTCONN), 1);
 	round_trip_end(&trip);
+}
+
+/* As a dump that was killed in the middle of it, with its worker, would leave it. */
+static void connection_left_in_repair_mode_is_healed(void **state)
+{
+	struct file_target target;
+	struct sp_error err = {0};
+	unsigned count;
+	char byte;
+	int client, server;
+
+	port = free_port();
+	target = file_target_start_at(0, make_connection);
+	client = (int)syscall(SYS_pidfd_getfd, target.process.pidfd, 1, 0);
+	server = (int)syscall(SYS_pidfd_getfd, target.process.pidfd, 2, 0);
+	sp_tcp_connection_silence(client);
+	assert_int_equal(send(client, "x", 1, MSG_NOSIGNAL), -1);
+	assert_int_equal(sp_unlock_process(target.process.pid, &count, &err), 0);
+	assert_int_equal(count, 1);
+	assert_int_equal(send(client, "x", 1, MSG_NOSIGNAL), 1);
+	assert_int_equal(recv(server, &byte, 1, MSG_WAITALL), 1);
+	assert_int_equal(sp_unlock_process(target.process.pid, &count, &err), 0);
+	assert_int_equal(count, 0);
+	close(client);
+	close(server);
+	file_target_end(&target);
 }
 
 static void make_idle_tcp(void)
@@ -626,6 +655,7 @@ int main(void)
 	        cmocka_unit_test(established_connections_are_refused_by_name),
 	        cmocka_unit_test(half_closed_connections_are_refused_with_what_helps),
 	        cmocka_unit_test(connections_are_restored_closed_if_asked_for),
+	        cmocka_unit_test(connection_left_in_repair_mode_is_healed),
 	        cmocka_unit_test(unconnected_tcp_sockets_come_back),
 	        cmocka_unit_test(udp_keeps_its_address_and_peer),
 	        cmocka_unit_test(unix_listeners_keep_name_owner_and_mode),

@@ -1,0 +1,30 @@
+/*
+ * nftables, spoken to by a process of its own, which ends with the one that has started it. In that one
+ * libnftables would be a danger: it ends its process if an answer of the kernel is not what it expects.
+ * And when the socket closes that owns a table, the kernel waits for its readers, which takes 7 to 40 ms:
+ * nobody else need wait for that.
+ */
+#ifndef SEALPOINT_KINDS_NFT_PROCESS_H
+#define SEALPOINT_KINDS_NFT_PROCESS_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct sp_error;
+
+struct sp_nft_process {
+	pid_t pid; /* 0: there is none */
+	int socket;
+};
+
+/** Starts the process, in which `commands` (nft(8)) are run as one transaction, `last` later. */
+int sp_nft_start(struct sp_nft_process *process, const char *commands, const char *last,
+                 struct sp_error *err);
+/** Runs the last commands. */
+int sp_nft_run_last(struct sp_nft_process *process, struct sp_error *err);
+/** Ends the process, and with it the tables that it owns. Does nothing if there is none. */
+void sp_nft_end(struct sp_nft_process *process);
+/** Starts, runs and ends. */
+int sp_nft_run(const char *commands, struct sp_error *err);
+
+#endif
