@@ -171,5 +171,7 @@ struct sp_text sp_show_short_bytes(uint64_t bytes);
 struct sp_text sp_show_duration(uint64_t nanoseconds);
 /** "12,345". */
 struct sp_text sp_show_count(uint64_t count);
+/** Behind the root of a tree of so many processes: " and 3 descendants", or "". */
+struct sp_text sp_and_descendants(unsigned processes);
 
 #endif

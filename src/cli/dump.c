@@ -33,8 +33,8 @@ static const struct sp_option options[] = {
          "--leave-running not even\nfor all of that"},
         SP_OPTION_ROW_COMPRESS,
         {OPTION_TIMEOUT, "timeout", "SECONDS",
-         "give up if the program cannot be stopped by then, or has\nchildren all the time; default "
-         "10"},
+         "give up if the program cannot be stopped by then, or is\ntracked and has children all "
+         "the time; default 10"},
         {OPTION_UNLINKED_SIZE, "unlinked-limit", "SIZE",
          "how large a file without a name may be that is saved\nwith the program; default 1G"},
         {OPTION_TCP_ESTABLISHED, "tcp-established", NULL,
@@ -151,17 +151,17 @@ static void print_json(const struct sp_dump_options *dump, const struct sp_dump_
 {
 	json_t *object = json_pack(
 	        "{s:i, s:o, s:s, s:I, s:I, s:I, s:f, s:o, s:I, s:I, s:o, s:I, s:I, s:I, "
-	        "s:I}",
+	        "s:I, s:I}",
 	        "pid", (int)dump->pid, "directory", sp_json_text(dump->directory), "program",
 	        fate(dump->after), "total_ns", (json_int_t)result->total_ns, "image_bytes",
 	        (json_int_t)result->image_bytes, "contents_bytes",
 	        (json_int_t)result->pages.raw_bytes, "ratio", sp_ratio(&result->pages), "freeze",
 	        freeze_object(&result->freeze), "held_bytes", (json_int_t)result->held_bytes,
 	        "held_writes", (json_int_t)result->held_writes, "pages",
-	        sp_page_counts_object(result->pages.pages), "threads", (json_int_t)result->threads,
-	        "mappings", (json_int_t)result->mappings, "descriptors",
-	        (json_int_t)result->descriptors, "locked_connections",
-	        (json_int_t)result->connections);
+	        sp_page_counts_object(result->pages.pages), "processes",
+	        (json_int_t)result->processes, "threads", (json_int_t)result->threads, "mappings",
+	        (json_int_t)result->mappings, "descriptors", (json_int_t)result->descriptors,
+	        "locked_connections", (json_int_t)result->connections);
 
 	sp_print_json(object);
 }
@@ -170,7 +170,8 @@ static void print_people(const struct sp_dump_options *dump, const struct sp_dum
 {
 	const struct sp_freeze *freeze = &result->freeze;
 
-	printf("saved process %d to %s in %s; the program %s\n", dump->pid, dump->directory,
+	printf("saved process %d%s to %s in %s; the program %s\n", dump->pid,
+	       sp_and_descendants(result->processes).text, dump->directory,
 	       sp_show_duration(result->total_ns).text,
 	       dump->after == SP_RELEASE_RUN    ? "runs on"
 	       : dump->after == SP_RELEASE_STOP ? "is left stopped"
@@ -206,8 +207,9 @@ const struct sp_command sp_command_dump = {
         .synopsis = "PID -o DIR [OPTION]...",
         .summary = "save a running program to a directory",
         .description =
-                "Stops the program with process id PID for a moment, saves all of it to the new\n"
-                "directory DIR, and ends it, or lets it run on.\n\n"
+                "Stops the program with process id PID for a moment, saves all of it, its child\n"
+                "processes and theirs too, to the new directory DIR, and ends it, or lets it run\n"
+                "on.\n\n"
                 "DIR appears when everything is safely on disk, or not at all. If anything\n"
                 "fails, or sealpoint itself is killed half way through, the program runs on as\n"
                 "if nothing had happened. What cannot be saved is refused before that, with the\n"

@@ -12,10 +12,12 @@
 struct sp_inspection {
 	struct sp_checkpoint *checkpoint;
 	const Sealpoint__Process *process;
-	const struct sp_array *mappings; /* struct sp_mapping_summary */
-	struct sp_page_stats pages;      /* of this checkpoint alone */
-	struct sp_page_stats chain;      /* with what it has from those it stands on */
-	unsigned members;                /* of the chain, this one counted */
+	const struct sp_array *threads;     /* Sealpoint__Thread *: those of the process */
+	const struct sp_array *descriptors; /* Sealpoint__Descriptor *: likewise */
+	const struct sp_array *mappings;    /* struct sp_mapping_summary: likewise */
+	struct sp_page_stats pages;         /* of this checkpoint alone */
+	struct sp_page_stats chain;         /* with what it has from those it stands on */
+	unsigned members;                   /* of the chain, this one counted */
 	struct sp_checkpoint_extent image;
 	const struct sp_survey *survey; /* of a running process: there is no image; or NULL */
 	bool all;                       /* every mapping on a line of its own */

@@ -25,17 +25,27 @@ static json_t *facet_list(Sealpoint__Facet *const *facets, size_t count)
 	return list;
 }
 
-static json_t *process_object(const struct sp_inspection *inspection)
+static json_t *process_object(const Sealpoint__Process *process)
 {
-	const Sealpoint__Process *process = inspection->process;
+	return json_pack("{s:I, s:I, s:I, s:I, s:b, s:b, s:I, s:o, s:o, s:o, s:o}", "pid",
+	                 (json_int_t)process->pid, "parent_pid", (json_int_t)process->ppid,
+	                 "process_group", (json_int_t)process->pgid, "session",
+	                 (json_int_t)process->sid, "stopped", process->stopped, "ended",
+	                 process->ended, "wait_status", (json_int_t)process->wait_status, "name",
+	                 sp_json_text(process->comm), "executable",
+	                 sp_json_text(process->executable), "command_line",
+	                 sp_json_text(process->command_line), "state",
+	                 facet_list(process->facets, process->n_facets));
+}
 
-	return json_pack(
-	        "{s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:o}", "pid", (json_int_t)process->pid,
-	        "parent_pid", (json_int_t)process->ppid, "process_group", (json_int_t)process->pgid,
-	        "session", (json_int_t)process->sid, "stopped", process->stopped, "name",
-	        sp_json_text(process->comm), "executable", sp_json_text(process->executable),
-	        "command_line", sp_json_text(process->command_line), "state",
-	        facet_list(process->facets, process->n_facets));
+static json_t *process_list(const struct sp_inspection *inspection)
+{
+	const struct sp_array *processes = &inspection->checkpoint->processes;
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < processes->count; i++)
+		json_array_append_new(list, process_object(sp_array_pointer(processes, i)));
+	return list;
 }
 
 static json_t *thread_list(const struct sp_inspection *inspection)
@@ -166,16 +176,18 @@ json_t *sp_inspection_object(const struct sp_inspection *inspection)
 {
 	const struct sp_page_stats *pages = &inspection->pages;
 
-	return json_pack(
-	        "{s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:I, s:I, s:I, s:I, s:I}}", "checkpoint",
-	        checkpoint_object(inspection), "process", process_object(inspection), "threads",
-	        thread_list(inspection), "mappings", mapping_list(inspection), "open_files",
-	        open_file_list(inspection), "descriptors", descriptor_list(inspection), "pages",
-	        "states", sp_page_counts_object(pages->pages), "contents_bytes",
-	        (json_int_t)pages->raw_bytes, "stored_bytes", (json_int_t)pages->stored_bytes,
-	        "superseded_bytes", (json_int_t)pages->superseded_bytes, "from_chain",
-	        (json_int_t)sp_pages_from_chain(inspection), "chain_contents_bytes",
-	        (json_int_t)inspection->chain.raw_bytes);
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:I, s:I, s:I, s:I, s:I}}",
+	                 "checkpoint", checkpoint_object(inspection), "process",
+	                 process_object(inspection->process), "processes", process_list(inspection),
+	                 "threads", thread_list(inspection), "mappings", mapping_list(inspection),
+	                 "open_files", open_file_list(inspection), "descriptors",
+	                 descriptor_list(inspection), "pages", "states",
+	                 sp_page_counts_object(pages->pages), "contents_bytes",
+	                 (json_int_t)pages->raw_bytes, "stored_bytes",
+	                 (json_int_t)pages->stored_bytes, "superseded_bytes",
+	                 (json_int_t)pages->superseded_bytes, "from_chain",
+	                 (json_int_t)sp_pages_from_chain(inspection), "chain_contents_bytes",
+	                 (json_int_t)inspection->chain.raw_bytes);
 }
 
 static json_t *refusal_list(const struct sp_array *refusals)
@@ -202,8 +214,9 @@ json_t *sp_survey_object(const struct sp_inspection *inspection, pid_t pid)
 
 	if (!survey->checkpoint)
 		return object;
-	json_object_update_new(object, json_pack("{s:o, s:o, s:o, s:o, s:o, s:{s:o}}", "process",
-	                                         process_object(inspection), "threads",
+	json_object_update_new(object, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o}}",
+	                                         "process", process_object(inspection->process),
+	                                         "processes", process_list(inspection), "threads",
 	                                         thread_list(inspection), "mappings",
 	                                         mapping_list(inspection), "open_files",
 	                                         open_file_list(inspection), "descriptors",

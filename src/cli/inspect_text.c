@@ -90,6 +90,41 @@ static void print_header(const struct sp_inspection *inspection)
 	print_tracking(manifest);
 }
 
+/* --- processes --- */
+
+static void print_fate(const Sealpoint__Process *process)
+{
+	uint32_t signal = process->wait_status & 0x7f;
+
+	if (process->stopped)
+		printf("  stopped");
+	if (process->ended && signal)
+		printf("  ended by signal %u (%s)", signal, strsignal((int)signal));
+	else if (process->ended)
+		printf("  ended with status %u", process->wait_status >> 8);
+}
+
+/* Of a tree: who there is. */
+static void print_processes(const struct sp_inspection *inspection)
+{
+	const struct sp_array *processes = &inspection->checkpoint->processes;
+
+	if (processes->count < 2)
+		return;
+	putchar('\n');
+	sp_print_heading("PROCESSES  %zu", processes->count);
+	printf("  %7s  %7s  %7s  %7s  NAME\n", "PID", "PARENT", "GROUP", "SESSION");
+	for (size_t i = 0; i < processes->count; i++) {
+		const Sealpoint__Process *process = sp_array_pointer(processes, i);
+
+		printf("  %7u  %7u  %7u  %7u  ", process->pid, process->ppid, process->pgid,
+		       process->sid);
+		sp_print_plain(process->comm, strlen(process->comm));
+		print_fate(process);
+		putchar('\n');
+	}
+}
+
 /* --- threads --- */
 
 static void print_blocked(uint64_t mask)
@@ -114,7 +149,7 @@ static void print_blocked(uint64_t mask)
 
 static void print_threads(const struct sp_inspection *inspection)
 {
-	const struct sp_array *threads = &inspection->checkpoint->threads;
+	const struct sp_array *threads = inspection->threads;
 
 	putchar('\n');
 	sp_print_heading("THREADS  %zu", threads->count);
@@ -295,7 +330,7 @@ static const Sealpoint__Descriptor *duplicated_from(const struct sp_array *descr
 
 static void print_descriptor(const struct sp_inspection *inspection, size_t index)
 {
-	const struct sp_array *descriptors = &inspection->checkpoint->descriptors;
+	const struct sp_array *descriptors = inspection->descriptors;
 	const Sealpoint__Descriptor *descriptor = sp_array_pointer(descriptors, index);
 	const Sealpoint__Descriptor *original = duplicated_from(descriptors, index);
 	const Sealpoint__OpenFile *file =
@@ -314,7 +349,7 @@ static void print_descriptor(const struct sp_inspection *inspection, size_t inde
 
 static void print_descriptors(const struct sp_inspection *inspection)
 {
-	const struct sp_array *descriptors = &inspection->checkpoint->descriptors;
+	const struct sp_array *descriptors = inspection->descriptors;
 
 	if (!descriptors->count)
 		return;
@@ -397,7 +432,7 @@ static void print_state(const struct sp_inspection *inspection)
 	sp_print_heading("STATE");
 	for (size_t i = 0; i < process->n_facets; i++)
 		print_facet("process", process->facets[i]);
-	print_thread_state(&inspection->checkpoint->threads);
+	print_thread_state(inspection->threads);
 }
 
 /* --- what stands in the way of a dump --- */
@@ -449,6 +484,7 @@ void sp_print_survey(const struct sp_inspection *inspection, pid_t pid)
 	print_name(inspection->process);
 	print_field("frozen", sp_show_duration(survey->stopped_ns).text);
 	print_refusals(&survey->refusals);
+	print_processes(inspection);
 	print_threads(inspection);
 	print_mappings(inspection);
 	print_descriptors(inspection);
@@ -460,6 +496,7 @@ void sp_print_inspection(const struct sp_inspection *inspection)
 	bool memory_only = inspection->checkpoint->manifest->memory_only;
 
 	print_header(inspection);
+	print_processes(inspection);
 	if (!memory_only)
 		print_threads(inspection);
 	print_mappings(inspection);

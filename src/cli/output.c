@@ -300,3 +300,13 @@ struct sp_text sp_show_count(uint64_t count)
 	result.text[used] = '\0';
 	return result;
 }
+
+struct sp_text sp_and_descendants(unsigned processes)
+{
+	struct sp_text result = {""};
+
+	if (processes > 1)
+		snprintf(result.text, sizeof(result.text), " and %u descendant%s", processes - 1,
+		         processes > 2 ? "s" : "");
+	return result;
+}

@@ -24,7 +24,8 @@ static const struct sp_option options[] = {
          "on, and end as it ends"},
         {OPTION_PIDFILE, "pidfile", "FILE", "write the process id to FILE before the program runs"},
         {OPTION_LEAVE_STOPPED, "leave-stopped", NULL,
-         "leave the program stopped before its first instruction;\n\"kill -CONT PID\" goes on"},
+         "leave the program stopped before its first instruction;\n\"kill -CONT PID\" goes on (of "
+         "a tree: each process)"},
         {OPTION_SHELL_JOB, "shell-job", NULL,
          "put a program that was a job of a shell into our own\nsession and terminal"},
         {OPTION_TCP_ESTABLISHED, "tcp-established", NULL,
@@ -82,23 +83,23 @@ static bool parse(struct sp_cli *cli, struct request *request)
 
 static void print_json(const struct request *request, const struct sp_restore_result *result)
 {
-	sp_print_json(
-	        json_pack("{s:i, s:o, s:s, s:I, s:I, s:o, s:I, s:I, s:I}", "pid", (int)result->pid,
-	                  "directory", sp_json_text(request->restore.directory), "program",
-	                  request->restore.leave_stopped ? "stopped" : "running", "total_ns",
-	                  (json_int_t)result->total_ns, "memory_ns", (json_int_t)result->memory_ns,
-	                  "pages", sp_page_counts_object(result->pages.pages), "threads",
-	                  (json_int_t)result->threads, "mappings", (json_int_t)result->mappings,
-	                  "descriptors", (json_int_t)result->descriptors));
+	sp_print_json(json_pack(
+	        "{s:i, s:o, s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:I}", "pid", (int)result->pid,
+	        "directory", sp_json_text(request->restore.directory), "program",
+	        request->restore.leave_stopped ? "stopped" : "running", "total_ns",
+	        (json_int_t)result->total_ns, "memory_ns", (json_int_t)result->memory_ns, "pages",
+	        sp_page_counts_object(result->pages.pages), "processes",
+	        (json_int_t)result->processes, "threads", (json_int_t)result->threads, "mappings",
+	        (json_int_t)result->mappings, "descriptors", (json_int_t)result->descriptors));
 }
 
 /* In the foreground stdout belongs to the program, so people are told on stderr. */
 static void print_people(const struct request *request, const struct sp_restore_result *result)
 {
 	fprintf(request->detach ? stdout : stderr,
-	        "restored process %d from %s in %s (memory %s, %s of contents)%s\n", result->pid,
-	        request->restore.directory, sp_show_duration(result->total_ns).text,
-	        sp_show_duration(result->memory_ns).text,
+	        "restored process %d%s from %s in %s (memory %s, %s of contents)%s\n", result->pid,
+	        sp_and_descendants(result->processes).text, request->restore.directory,
+	        sp_show_duration(result->total_ns).text, sp_show_duration(result->memory_ns).text,
 	        sp_show_bytes(result->pages.raw_bytes).text,
 	        request->restore.leave_stopped ? "; it is stopped" : "");
 }
@@ -131,7 +132,8 @@ const struct sp_command sp_command_restore = {
         .summary = "bring a saved program back",
         .description =
                 "Builds the program that was saved in DIR and lets it go on where it was, with\n"
-                "its process id, its threads, its memory and its open files. The checkpoint is\n"
+                "its process id, its threads, its memory and its open files, and its descendants\n"
+                "with theirs. The checkpoint is\n"
                 "not changed: it can be restored again and again, though not twice at the same\n"
                 "time, because a process id is given only once.\n\n"
                 "Without --detach, sealpoint then stands in for the program: it passes signals\n"

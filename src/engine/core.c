@@ -464,13 +464,13 @@ static int write_file(struct core *core, const char *path, struct sp_error *err)
 	return rc;
 }
 
-int sp_write_core(struct sp_checkpoint *checkpoint, const char *path, struct sp_log *log,
-                  struct sp_error *err)
+int sp_write_core(struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
+                  const char *path, struct sp_log *log, struct sp_error *err)
 {
 	const struct sp_kind_options options = {.unlinked_file_limit = UINT64_MAX};
 	struct core core = {
 	        .checkpoint = checkpoint,
-	        .process = sp_checkpoint_root(checkpoint),
+	        .process = process,
 	        .log = log,
 	        .segments = SP_ARRAY_OF(struct segment),
 	        .notes = SP_ARRAY_OF(char),

@@ -340,6 +340,17 @@ static int compare_all(struct sp_difference *difference, struct sp_error *err)
 	return rc;
 }
 
+/* Pages, threads and descriptors of several processes would be taken for those of one. */
+static int need_single(const struct sp_checkpoint *checkpoint, struct sp_error *err)
+{
+	if (checkpoint->processes.count == 1)
+		return 0;
+	return sp_fail(err, ENOTSUP,
+	               "%s holds %zu processes, and checkpoints of single processes only can be "
+	               "compared so far; \"sealpoint inspect\" shows each of them",
+	               checkpoint->path, checkpoint->processes.count);
+}
+
 int sp_diff(const char *before, const char *after, struct sp_difference *difference,
             struct sp_error *err)
 {
@@ -354,6 +365,10 @@ int sp_diff(const char *before, const char *after, struct sp_difference *differe
 	rc = sp_checkpoint_open(&difference->before, before, err);
 	if (rc == 0)
 		rc = sp_checkpoint_open(&difference->after, after, err);
+	if (rc == 0)
+		rc = need_single(difference->before, err);
+	if (rc == 0)
+		rc = need_single(difference->after, err);
 	if (rc == 0)
 		rc = compare_all(difference, err);
 	if (rc < 0)

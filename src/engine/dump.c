@@ -15,7 +15,6 @@
 #include "base/interrupt.h"
 #include "base/limit.h"
 #include "kinds/namespaces.h"
-#include "kinds/sharing.h"
 #include "kinds/tcp_repair.h"
 #include "proc/capability.h"
 #include "proc/file.h"
@@ -72,8 +71,8 @@ static int save_files(struct dump *dump, struct sp_error *err)
 	};
 	int rc = 0;
 
-	for (size_t i = 0; i < dump->tasks.count && !rc; i++)
-		rc = add_files(dump, sp_dump_task(dump, i), err);
+	for (size_t i = 0; i < dump->tree.tasks.count && !rc; i++)
+		rc = add_files(dump, sp_tree_task(&dump->tree, i), err);
 	if (!rc)
 		rc = sp_file_table_save(&dump->files, &saver, &dump->writer.records, err);
 	/* A program that is to have its connections needs them no longer locked than to be read. */
@@ -101,55 +100,6 @@ static int save_state(struct dump *dump, struct task *task, struct sp_remote *re
 
 /* --- the freeze --- */
 
-/* The children of a thread: "process 4243 (sh), process 4244 (sleep)", cut short if need be. */
-static int list_children(pid_t pid, pid_t tid, char *text, size_t size, pid_t *first,
-                         struct sp_error *err)
-{
-	sp_cleanup_free char *children = NULL;
-	size_t used = 0;
-	char *rest;
-	int rc = sp_proc_read_thread(pid, tid, "children", &children, NULL, err);
-
-	*text = '\0';
-	*first = rc ? 0 : atoi(children);
-	if (rc)
-		return rc;
-	for (char *child = strtok_r(children, " \n", &rest); child && used < size;
-	     child = strtok_r(NULL, " \n", &rest))
-		used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
-		                         sp_process_name(atoi(child)).text);
-	if (used >= size)
-		snprintf(text + size - sizeof(" ..."), sizeof(" ..."), " ...");
-	return 0;
-}
-
-/*
- * A process with children is a tree, and this version saves single processes. `*child` becomes one of
- * them, or 0.
- */
-static int refuse_children(const struct dump *dump, pid_t *child, struct sp_error *err)
-{
-	const struct sp_process *process = &sp_dump_root(dump)->process;
-	pid_t pid = process->pid;
-
-	*child = 0;
-	for (size_t i = 0; i < process->threads.count; i++) {
-		char children[256];
-		int rc = list_children(pid, sp_process_thread(process, i)->tid, children,
-		                       sizeof(children), child, err);
-
-		if (rc)
-			return rc;
-		if (*child)
-			return sp_fail(err, ENOTSUP,
-			               "%s has children, %s: only single processes can be saved so "
-			               "far; wait until they have ended, or for longer with "
-			               "--timeout",
-			               sp_process_name(pid).text, children);
-	}
-	return 0;
-}
-
 /* The kernel's own code has no state that a record could hold; seizing has tried to avoid this. */
 static void warn_of_vdso(const struct task *task, struct sp_log *log)
 {
@@ -171,8 +121,8 @@ static void thaw(struct dump *dump, enum sp_release how)
 	if (!dump->frozen)
 		return;
 	dump->frozen = false;
-	for (size_t i = 0; i < dump->tasks.count; i++)
-		sp_process_release(&sp_dump_task(dump, i)->process, how);
+	for (size_t i = 0; i < dump->tree.tasks.count; i++)
+		sp_process_release(&sp_tree_task(&dump->tree, i)->process, how);
 }
 
 static uint64_t lap(uint64_t *since_ns)
@@ -200,35 +150,48 @@ static int wait_for_child(struct dump *dump, pid_t child, uint64_t deadline_ns,
 	return sp_interrupt_check(err);
 }
 
+/* Some child of the root, or 0. */
+static pid_t find_child(const struct dump *dump)
+{
+	if (dump->tree.tasks.count > 1)
+		return sp_tree_task(&dump->tree, 1)->process.pid;
+	return dump->tree.ended.count ? sp_tree_ended(&dump->tree, 0) : 0;
+}
+
+static int refuse_tracked_tree(const struct dump *dump, pid_t child, struct sp_error *err)
+{
+	pid_t root = dump->options->pid;
+
+	return sp_fail(err, ENOTSUP,
+	               "%s has children, %s among them, and the writes of single processes only "
+	               "can be tracked so far; save it without --parent, --track and --live "
+	               "(\"sealpoint track stop %d\" ends its session), or wait until its children "
+	               "have ended, for longer with --timeout",
+	               sp_process_name(root).text, sp_process_name(child).text, root);
+}
+
 /*
- * Stops the program at a moment when it has no children. A shell has one nearly always, but none for
- * long: between the end of one and the beginning of the next it can be saved.
+ * A session tracks one process. So with a session the tree is stopped at a moment when that has no
+ * children: a shell has one nearly always, but none for long.
  */
-static int stop_alone(struct dump *dump, struct sp_error *err)
+static int stop(struct dump *dump, struct sp_error *err)
 {
 	uint64_t deadline = sp_now_ns() + dump->options->timeout_s * SP_NS_PER_S;
-	struct sp_process *process = &sp_dump_root(dump)->process;
 	pid_t child;
 	int rc;
 
 	for (;;) {
-		rc = sp_process_seize(process, dump->options->pid, deadline, err);
-		if (rc)
-			return rc;
 		dump->frozen = true;
-		rc = sp_sharing_check(process, err);
-		if (rc)
+		rc = sp_tree_stop(&dump->tree, deadline, err);
+		child = find_child(dump);
+		if (rc || !dump->cut->active || !child)
 			return rc;
-		rc = refuse_children(dump, &child, err);
-		if (!child || sp_now_ns() >= deadline)
-			return rc;
-		thaw(dump, SP_RELEASE_RUN);
-		sp_process_forget(process);
+		dump->frozen = false;
+		sp_tree_forget(&dump->tree);
 		if (wait_for_child(dump, child, deadline, err))
 			return -EINTR;
 		if (sp_now_ns() >= deadline)
-			return rc;
-		*err = (struct sp_error){0};
+			return refuse_tracked_tree(dump, child, err);
 	}
 }
 
@@ -237,6 +200,8 @@ static int read_task(struct dump *dump, struct task *task, struct sp_error *err)
 	int rc = sp_namespaces_check(&task->process, err);
 	uint64_t started = sp_now_ns();
 
+	if (!task->memory_object)
+		task->memory_object = sp_page_writer_new_object(dump->writer.pages);
 	if (!rc)
 		rc = sp_dump_take(dump, task, err);
 	dump->result->freeze.mappings_ns += sp_now_ns() - started;
@@ -247,10 +212,14 @@ static int read_task(struct dump *dump, struct task *task, struct sp_error *err)
 
 static int freeze(struct dump *dump, struct sp_error *err)
 {
-	int rc = stop_alone(dump, err);
+	int rc = stop(dump, err);
 
-	for (size_t i = 0; i < dump->tasks.count && !rc; i++)
-		rc = read_task(dump, sp_dump_task(dump, i), err);
+	if (!rc)
+		rc = sp_tree_check_sharing(&dump->tree, err);
+	if (!rc)
+		rc = sp_tree_check_sessions(&dump->tree, dump->options->kinds.shell_job, err);
+	for (size_t i = 0; i < dump->tree.tasks.count && !rc; i++)
+		rc = read_task(dump, sp_tree_task(&dump->tree, i), err);
 	return rc;
 }
 
@@ -260,10 +229,11 @@ static void count(struct dump *dump)
 	struct sp_dump_result *result = dump->result;
 
 	result->descriptors = (unsigned)dump->files.descriptors.count;
+	result->processes = (unsigned)(dump->tree.tasks.count + dump->tree.ended.count);
 	result->threads = result->mappings = 0;
-	for (size_t i = 0; i < dump->tasks.count; i++) {
-		result->threads += (unsigned)sp_dump_task(dump, i)->process.threads.count;
-		result->mappings += (unsigned)sp_dump_task(dump, i)->vmas.count;
+	for (size_t i = 0; i < dump->tree.tasks.count; i++) {
+		result->threads += (unsigned)sp_tree_task(&dump->tree, i)->process.threads.count;
+		result->mappings += (unsigned)sp_tree_task(&dump->tree, i)->vmas.count;
 	}
 }
 
@@ -292,11 +262,13 @@ static int collect(struct dump *dump, struct sp_error *err)
 	split->stop_ns = lap(&clock) - split->mappings_ns;
 	rc = save_files(dump, err);
 	split->descriptors_ns = lap(&clock);
-	for (size_t i = 0; i < dump->tasks.count && !rc; i++)
-		rc = drive(dump, sp_dump_task(dump, i), err);
+	for (size_t i = 0; i < dump->tree.tasks.count && !rc; i++)
+		rc = drive(dump, sp_tree_task(&dump->tree, i), err);
+	for (size_t i = 0; i < dump->tree.ended.count && !rc; i++)
+		rc = sp_state_save_ended(sp_tree_ended(&dump->tree, i), &dump->writer.records, err);
 	split->state_ns = lap(&clock);
-	for (size_t i = 0; i < dump->tasks.count && !rc; i++)
-		rc = sp_dump_save_pages(dump, sp_dump_task(dump, i), false, err);
+	for (size_t i = 0; i < dump->tree.tasks.count && !rc; i++)
+		rc = sp_dump_save_pages(dump, sp_tree_task(&dump->tree, i), false, err);
 	if (!rc)
 		rc = sp_dump_hold_pages(dump, err);
 	split->memory_ns = lap(&clock);
@@ -341,19 +313,6 @@ static void tell_steps(const struct dump *dump)
 }
 
 /* --- the whole --- */
-
-static struct task *add_task(struct dump *dump, pid_t pid)
-{
-	struct task *task = sp_alloc(sizeof(*task));
-
-	*task = (struct task){
-	        .process = {.pid = pid, .pidfd = -1},
-	        .vmas = SP_ARRAY_OF(struct sp_vma),
-	        .last_words = SP_ARRAY_OF(remote_addr),
-	};
-	sp_array_append(&dump->tasks, &task);
-	return task;
-}
 
 static int create(struct dump *dump, struct sp_error *err)
 {
@@ -490,9 +449,9 @@ static int save_program(struct dump *dump, struct sp_error *err)
 		rc = freeze(dump, err);
 	if (!rc)
 		rc = collect(dump, err);
-	if (rc && dump->frozen && sp_process_is_ending(&sp_dump_root(dump)->process))
-		return sp_fail(err, ESRCH, "process %d has ended before it was saved",
-		               dump->options->pid);
+	if (rc && dump->frozen && sp_tree_is_ending(&dump->tree))
+		return sp_fail(err, ESRCH, "%s, or a child of it, has ended before it was saved",
+		               sp_process_name(dump->options->pid).text);
 	if (!rc && after == SP_RELEASE_RUN && !hook->call)
 		thaw(dump, after);
 	sp_page_writer_resume(dump->writer.pages);
@@ -500,8 +459,8 @@ static int save_program(struct dump *dump, struct sp_error *err)
 		rc = sp_dump_check_mappings(sp_dump_root(dump), err);
 	if (!rc && dump->hold)
 		rc = sp_dump_save_held(dump, err);
-	for (size_t i = 0; i < dump->tasks.count && !rc; i++)
-		rc = sp_dump_save_vmas(dump, sp_dump_task(dump, i), err);
+	for (size_t i = 0; i < dump->tree.tasks.count && !rc; i++)
+		rc = sp_dump_save_vmas(dump, sp_tree_task(&dump->tree, i), err);
 	if (!rc)
 		rc = commit(dump, err);
 	if (!rc)
@@ -517,15 +476,6 @@ static int save_program(struct dump *dump, struct sp_error *err)
 	return rc;
 }
 
-static void release_task(struct task *task)
-{
-	sp_process_forget(&task->process);
-	sp_vma_list_release(&task->vmas);
-	sp_array_release(&task->last_words);
-	free(task->maps);
-	free(task);
-}
-
 static void release(struct dump *dump)
 {
 	sp_hold_end(dump->hold);
@@ -533,22 +483,15 @@ static void release(struct dump *dump)
 	sp_stash_close(&dump->stash);
 	sp_array_release(&dump->held.pages);
 	sp_array_release(&dump->held.areas);
-	for (size_t i = 0; i < dump->tasks.count; i++)
-		sp_remote_close(&sp_dump_task(dump, i)->remote, NULL);
+	for (size_t i = 0; i < dump->tree.tasks.count; i++)
+		sp_remote_close(&sp_tree_task(&dump->tree, i)->remote, NULL);
 	if (dump->frozen)
 		sp_connection_lock_lift(&dump->files.lock);
 	thaw(dump, SP_RELEASE_RUN);
-	for (size_t i = 0; i < dump->tasks.count; i++)
-		release_task(sp_dump_task(dump, i));
-	sp_array_release(&dump->tasks);
+	sp_tree_release(&dump->tree);
 	sp_file_table_release(&dump->files);
 	if (dump->created)
 		sp_checkpoint_abandon(&dump->writer);
-}
-
-bool sp_target_survives(pid_t pid)
-{
-	return sp_foothold_is_safe(pid);
 }
 
 static int attempt(const struct sp_dump_options *options, struct sp_cut *cut, bool again,
@@ -557,7 +500,6 @@ static int attempt(const struct sp_dump_options *options, struct sp_cut *cut, bo
 	struct dump dump = {
 	        .options = options,
 	        .result = result,
-	        .tasks = SP_ARRAY_OF(struct task *),
 	        .cut = cut,
 	        .again = again,
 	        .hold_uffd = -1,
@@ -568,7 +510,7 @@ static int attempt(const struct sp_dump_options *options, struct sp_cut *cut, bo
 
 	*result = (struct sp_dump_result){0};
 	sp_file_table_init(&dump.files);
-	add_task(&dump, options->pid);
+	sp_tree_init(&dump.tree, options->pid);
 	rc = prepare(&dump, err);
 	dump.may_hold = cut->active && !again && options->after == SP_RELEASE_RUN &&
 	                !options->before_release.call;

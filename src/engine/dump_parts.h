@@ -1,7 +1,8 @@
 /*
- * A dump in the making, which two files work on: dump.c, the order of its steps, and dump_memory.c,
- * what is done for its memory: copied ahead of the freeze, read in it, or held and read behind it.
- * The architecture page tells the whole ("Deltas, and what is saved ahead of the freeze").
+ * A dump in the making, which three files work on: dump.c, the order of its steps; dump_tree.c, which
+ * processes there are; and dump_memory.c, what is done for their memory: copied ahead of the freeze,
+ * read in it, or held and read behind it. The architecture page tells the whole ("Trees", "Deltas, and
+ * what is saved ahead of the freeze").
  */
 #ifndef SEALPOINT_ENGINE_DUMP_PARTS_H
 #define SEALPOINT_ENGINE_DUMP_PARTS_H
@@ -24,12 +25,18 @@ struct task {
 	struct sp_array last_words; /* remote_addr: see kinds/kind.h */
 };
 
+/* A process with all its descendants. */
+struct tree {
+	struct sp_array tasks; /* struct task *: the root first, each after its parent */
+	struct sp_array ended; /* pid_t: those that have ended, whose parents do not know it yet */
+};
+
 struct dump {
 	const struct sp_dump_options *options;
 	struct sp_dump_result *result;
 	struct sp_checkpoint_writer writer;
-	struct sp_array tasks; /* struct task *: the root, whose pid the user gave, is the first */
-	struct sp_cut *cut;    /* of the root's memory */
+	struct tree tree;
+	struct sp_cut *cut; /* of the root's memory */
 	struct sp_file_table files;
 	bool again;    /* memory was lost that was held: nothing is held this time */
 	bool may_hold; /* the program goes on before all of its memory was read */
@@ -40,14 +47,39 @@ struct dump {
 	bool frozen, created;
 };
 
-static inline struct task *sp_dump_task(const struct dump *dump, size_t index)
+static inline struct task *sp_tree_task(const struct tree *tree, size_t index)
 {
-	return sp_array_pointer(&dump->tasks, index);
+	return sp_array_pointer(&tree->tasks, index);
+}
+static inline struct task *sp_tree_root(const struct tree *tree)
+{
+	return sp_tree_task(tree, 0);
+}
+static inline pid_t sp_tree_ended(const struct tree *tree, size_t index)
+{
+	return *(pid_t *)sp_array_at(&tree->ended, index);
 }
 static inline struct task *sp_dump_root(const struct dump *dump)
 {
-	return sp_dump_task(dump, 0);
+	return sp_tree_root(&dump->tree);
 }
+
+/* --- the tree (dump_tree.c) --- */
+
+/** Nobody is known yet but the pid of the root. */
+void sp_tree_init(struct tree *tree, pid_t root);
+/** Lets all run that are stopped. */
+void sp_tree_release(struct tree *tree);
+/** Stops the root and all its descendants, and finds out who they are. On failure some are stopped. */
+int sp_tree_stop(struct tree *tree, uint64_t deadline_ns, struct sp_error *err);
+/** Takes that back: all run on, and nobody is known but the pid of the root. */
+void sp_tree_forget(struct tree *tree);
+/** True if one of them has ended, or is about to because somebody has killed it. */
+bool sp_tree_is_ending(const struct tree *tree);
+/** Refuses processes that share what fork(2) would have copied. */
+int sp_tree_check_sharing(const struct tree *tree, struct sp_error *err);
+/** Refuses a process whose session somebody else leads, but for one that comes from a shell. */
+int sp_tree_check_sessions(const struct tree *tree, bool shell_job, struct sp_error *err);
 
 /* --- while the program runs --- */
 

@@ -68,12 +68,12 @@ struct sp_dump_result {
 	struct sp_page_stats pages;
 	uint64_t image_bytes; /* all files of the checkpoint */
 	uint64_t total_ns;
-	unsigned threads, mappings, descriptors;
+	unsigned processes, threads, mappings, descriptors;
 	unsigned connections; /* that are locked until they are restored */
 };
 
 /**
- * Saves a process to a new checkpoint directory. With a tracking session, memory is saved in
+ * Saves a process with all its descendants to a new checkpoint directory. With a tracking session, memory is saved in
  * rounds while the program runs, and the freeze only covers what was written since; if that is much,
  * and the program is to run on, it is held as it is (track/hold.h) and saved after the freeze. On
  * failure the target runs on as before and the directory does not exist. The target is killed (or
@@ -83,7 +83,7 @@ int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result
             struct sp_error *err);
 
 /**
- * False if the target could be harmed should the calling process be killed while it drives the
+ * False if the target, or a descendant of it, could be harmed should the calling process be killed while it drives the
  * target, as most of these functions do (docs/architecture.md): then somebody should stand in front
  * of that process.
  */
@@ -152,16 +152,16 @@ struct sp_restore_options {
 };
 
 struct sp_restore_result {
-	pid_t pid;                  /* of the restored process, a child of the caller */
+	pid_t pid;                  /* of the root, a child of the caller */
 	struct sp_page_stats pages; /* of the whole chain */
 	uint64_t total_ns;
 	uint64_t memory_ns; /* mapping and filling */
-	unsigned threads, mappings, descriptors;
+	unsigned processes, threads, mappings, descriptors;
 };
 
 /**
- * Brings the process of a checkpoint back, as a child of the calling process, and lets it run. On
- * failure no process is left and the checkpoint is untouched.
+ * Brings the processes of a checkpoint back, the root as a child of the calling process, and lets
+ * them run. On failure no process is left and the checkpoint is untouched.
  */
 int sp_restore(const struct sp_restore_options *options, struct sp_restore_result *result,
                struct sp_error *err);
@@ -285,7 +285,10 @@ struct sp_difference {
 	struct sp_page_comparison files;  /* of files without a name, and of shared memory */
 };
 
-/** Compares two checkpoints, of one chain or not, by what their chains say. */
+/**
+ * Compares two checkpoints of single processes, of one chain or not, by what their chains say.
+ * ENOTSUP for a tree.
+ */
 int sp_diff(const char *before, const char *after, struct sp_difference *difference,
             struct sp_error *err);
 void sp_difference_release(struct sp_difference *difference);
@@ -293,9 +296,10 @@ void sp_difference_release(struct sp_difference *difference);
 /* --- core --- */
 
 /**
- * Writes an ELF core file of the checkpoint's process: all threads, registers, mappings and memory.
+ * Writes an ELF core file of a process of the checkpoint: all threads, registers, mappings and
+ * memory.
  */
-int sp_write_core(struct sp_checkpoint *checkpoint, const char *path, struct sp_log *log,
-                  struct sp_error *err);
+int sp_write_core(struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
+                  const char *path, struct sp_log *log, struct sp_error *err);
 
 #endif

@@ -2,11 +2,11 @@
  * The restore: a checkpoint becomes a running process (docs/architecture.md, "The way of a
  * restore").
  *
- * A stub process is driven by remote calls until it is the program; build() is the list of steps.
- * Until the last of them the stub is traced with PTRACE_O_EXITKILL: whatever fails, no process is
- * left.
+ * For each process a stub is driven by remote calls until it is the program; build() is the list of
+ * steps. Until the last of them the stubs are traced with PTRACE_O_EXITKILL: whatever fails, no
+ * process is left.
  */
-#include "engine/engine.h"
+#include "engine/restore_parts.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -15,39 +15,13 @@
 #include "base/limit.h"
 #include "engine/restore_check.h"
 #include "engine/stub.h"
-#include "kinds/file_build.h"
-#include "mem/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-
-/* A process that is made. */
-struct task {
-	const Sealpoint__Process *record;
-	struct sp_array threads; /* const Sealpoint__Thread *: the leader's is the first */
-	struct sp_memory_build memory;
-	struct sp_process process;
-	struct sp_remote remote;
-};
-
-struct restore {
-	const struct sp_restore_options *options;
-	struct sp_restore_result *result;
-	struct sp_checkpoint *checkpoint;
-	struct sp_array tasks; /* struct task *: the root first, each after its parent */
-	struct sp_file_builder files;
-	remote_addr code; /* the temporary mapping; behind it the parked vDSO */
-	bool files_begun;
-};
-
-static struct task *task_at(const struct restore *restore, size_t index)
-{
-	return sp_array_pointer(&restore->tasks, index);
-}
 
 /* --- facets --- */
 
@@ -115,29 +89,6 @@ static int rebuild_phase(struct restore *restore, struct task *task, enum sp_fac
 
 /* --- steps --- */
 
-static void add_task(struct restore *restore, const Sealpoint__Process *record)
-{
-	const struct sp_array *threads = &restore->checkpoint->threads;
-	struct task *task = sp_alloc(sizeof(*task));
-
-	*task = (struct task){
-	        .record = record,
-	        .threads = SP_ARRAY_OF(const Sealpoint__Thread *),
-	        .process = {.pid = (pid_t)record->pid, .pidfd = -1},
-	        .memory = {.checkpoint = restore->checkpoint,
-	                   .process = record,
-	                   .remote = &task->remote,
-	                   .log = restore->options->log},
-	};
-	for (size_t i = 0; i < threads->count; i++) {
-		const Sealpoint__Thread *thread = sp_array_pointer(threads, i);
-
-		if (thread->pid == record->pid)
-			sp_array_append(&task->threads, &thread);
-	}
-	sp_array_append(&restore->tasks, &task);
-}
-
 static int open_checkpoint(struct restore *restore, struct sp_error *err)
 {
 	int rc = sp_checkpoint_open(&restore->checkpoint, restore->options->directory, err);
@@ -147,7 +98,7 @@ static int open_checkpoint(struct restore *restore, struct sp_error *err)
 	rc = sp_checkpoint_need_program(restore->checkpoint, err);
 	if (rc)
 		return rc;
-	add_task(restore, sp_checkpoint_root(restore->checkpoint));
+	sp_restore_list_tasks(restore);
 	return sp_restore_check(restore->checkpoint, restore->options->log, err);
 }
 
@@ -167,17 +118,6 @@ static int open_files(struct restore *restore, struct sp_error *err)
 	if (!rc)
 		rc = sp_files_check(&restore->files, err);
 	return rc ? rc : sp_files_open(&restore->files, err);
-}
-
-static int start_stub(struct restore *restore, struct sp_error *err)
-{
-	uint64_t size = SP_REMOTE_SIZE + SP_PAGE_SIZE + sp_vdso_size();
-	struct task *root = task_at(restore, 0);
-	int rc = sp_memory_find_free(restore->checkpoint, root->record, size, &restore->code, err);
-
-	return rc ? rc
-	          : sp_stub_start_process(&root->process, &root->remote, (pid_t)root->record->pid,
-	                                  restore->code, err);
 }
 
 static int prepare_stub(struct restore *restore, struct task *task, struct sp_error *err)
@@ -304,7 +244,7 @@ static int let_go(struct restore *restore, struct task *task, struct sp_error *e
 static int write_pidfile(struct restore *restore, struct sp_error *err)
 {
 	const char *path = restore->options->pidfile;
-	sp_cleanup_free char *text = sp_format("%d\n", task_at(restore, 0)->process.pid);
+	sp_cleanup_free char *text = sp_format("%d\n", sp_restore_task(restore, 0)->process.pid);
 	sp_cleanup_close int fd = -1;
 	struct stat stat;
 	int rc;
@@ -339,7 +279,8 @@ static int call_hook(struct restore *restore, struct sp_error *err)
 {
 	const struct sp_hook *hook = &restore->options->before_release;
 
-	return hook->call ? hook->call(hook->context, task_at(restore, 0)->process.pid, err) : 0;
+	return hook->call ? hook->call(hook->context, sp_restore_task(restore, 0)->process.pid, err)
+	                  : 0;
 }
 
 /* Nothing comes after this but the program: what others notice of it begins here. */
@@ -356,8 +297,8 @@ static const struct {
 } steps[] = {
         {.run = open_checkpoint, .what = "checkpoint read and checked"},
         {.run = open_files, .what = "files opened"},
-        {.run = start_stub, .what = "process started"},
-        {.run_for_each = prepare_stub, .what = "process prepared"},
+        {.run = sp_restore_tree, .what = "processes started"},
+        {.run_for_each = prepare_stub, .what = "processes prepared"},
         {.run_for_each = build_memory, .what = "memory mapped and filled"},
         {.run_for_each = place_files, .what = "descriptors placed"},
         {.run_for_each = finish_memory, .what = "memory protected, locked and sealed"},
@@ -377,7 +318,7 @@ static int run_step(struct restore *restore, size_t step, struct sp_error *err)
 	if (steps[step].run)
 		return steps[step].run(restore, err);
 	for (size_t i = 0; i < restore->tasks.count && !rc; i++)
-		rc = steps[step].run_for_each(restore, task_at(restore, i), err);
+		rc = steps[step].run_for_each(restore, sp_restore_task(restore, i), err);
 	return rc;
 }
 
@@ -417,33 +358,17 @@ static void fill_result(struct restore *restore)
 {
 	struct sp_restore_result *result = restore->result;
 
-	result->pid = task_at(restore, 0)->process.pid;
+	result->pid = sp_restore_task(restore, 0)->process.pid;
+	result->processes = (unsigned)restore->checkpoint->processes.count;
 	result->threads = (unsigned)restore->checkpoint->threads.count;
 	result->mappings = (unsigned)restore->checkpoint->vmas.count;
 	result->descriptors = (unsigned)restore->checkpoint->descriptors.count;
 	sp_page_store_chain_stats(restore->checkpoint->pages, &result->pages);
 }
 
-static void release_task(const struct restore *restore, struct task *task, bool restored)
-{
-	bool stop = restored && (restore->options->leave_stopped || task->record->stopped);
-
-	if (task->process.threads.count)
-		sp_process_release(&task->process, !restored ? SP_RELEASE_KILL
-		                                   : stop    ? SP_RELEASE_STOP
-		                                             : SP_RELEASE_RUN);
-	task->remote.engaged = false; /* there is nobody any more to be driven */
-	sp_remote_close(&task->remote, NULL);
-	sp_process_forget(&task->process);
-	sp_array_release(&task->threads);
-	free(task);
-}
-
 static void release(struct restore *restore, bool restored)
 {
-	for (size_t i = restore->tasks.count; i-- > 0;)
-		release_task(restore, task_at(restore, i), restored);
-	sp_array_release(&restore->tasks);
+	sp_restore_release_tasks(restore, restored);
 	sp_when_out_of_memory(NULL, NULL);
 	if (restore->files_begun) {
 		if (restored)
@@ -463,15 +388,19 @@ int sp_restore(const struct sp_restore_options *options, struct sp_restore_resul
 	        .result = result,
 	        .tasks = SP_ARRAY_OF(struct task *),
 	};
-	int rc;
+	int subreaper = 0, rc;
 
 	*result = (struct sp_restore_result){0};
+	/* Should it fail, stubs whose parents have ended come to us, and are collected. */
+	prctl(PR_GET_CHILD_SUBREAPER, &subreaper);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	rc = build(&restore, err);
 	if (!rc) {
 		fill_result(&restore);
 		tell_kinds(&restore);
 	}
 	release(&restore, !rc);
+	prctl(PR_SET_CHILD_SUBREAPER, subreaper);
 	result->total_ns = sp_now_ns() - started;
 	if (rc == -EINTR && sp_interrupt_check(err))
 		return sp_error_context(err, "nothing was restored");

@@ -127,6 +127,14 @@ static int check_pids(const struct sp_checkpoint *checkpoint, struct sp_error *e
 		if (rc)
 			return rc;
 	}
+	for (size_t i = 0; i < checkpoint->processes.count; i++) {
+		const Sealpoint__Process *process = sp_array_pointer(&checkpoint->processes, i);
+		int rc =
+		        process->ended ? check_pid_free((pid_t)process->pid, process->pid, err) : 0;
+
+		if (rc)
+			return rc;
+	}
 	return 0;
 }
 
@@ -169,8 +177,11 @@ static int check_all_facets(const struct sp_checkpoint *checkpoint, struct sp_er
 	return rc;
 }
 
-/* Whether what the program has mapped fits into sealpoint's own hard limits, under which it is made. */
-static int check_limits(const struct sp_checkpoint *checkpoint, struct sp_error *err)
+/*
+ * Whether what a process has mapped fits into sealpoint's own hard limits, under which it is made.
+ */
+static int check_limits(const struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
+                        struct sp_error *err)
 {
 	struct {
 		__rlimit_resource_t resource;
@@ -181,6 +192,8 @@ static int check_limits(const struct sp_checkpoint *checkpoint, struct sp_error 
 	for (size_t i = 0; i < checkpoint->vmas.count; i++) {
 		const Sealpoint__Vma *vma = sp_array_pointer(&checkpoint->vmas, i);
 
+		if (vma->pid != process->pid)
+			continue;
 		limits[0].needed += vma->end - vma->start;
 		if (vma->prot & PROT_WRITE && !(vma->flags & (SP_VMA_SHARED | SP_VMA_GROWS_DOWN)))
 			limits[1].needed += vma->end - vma->start;
@@ -199,6 +212,15 @@ static int check_limits(const struct sp_checkpoint *checkpoint, struct sp_error 
 	return 0;
 }
 
+static int check_all_limits(const struct sp_checkpoint *checkpoint, struct sp_error *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < checkpoint->processes.count && !rc; i++)
+		rc = check_limits(checkpoint, sp_array_pointer(&checkpoint->processes, i), err);
+	return rc;
+}
+
 int sp_restore_check(const struct sp_checkpoint *checkpoint, struct sp_log *log,
                      struct sp_error *err)
 {
@@ -209,7 +231,7 @@ int sp_restore_check(const struct sp_checkpoint *checkpoint, struct sp_log *log,
 	if (!rc)
 		rc = check_pids(checkpoint, err);
 	if (!rc)
-		rc = check_limits(checkpoint, err);
+		rc = check_all_limits(checkpoint, err);
 	if (!rc)
 		rc = check_all_facets(checkpoint, err);
 	if (!rc)

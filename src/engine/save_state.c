@@ -111,6 +111,17 @@ static char *read_command_line(pid_t pid)
 	return text;
 }
 
+/* Who it is. The name points into `stat`. */
+static void identify(pid_t pid, struct sp_stat *stat, Sealpoint__Process *record)
+{
+	record->pid = (uint32_t)pid;
+	record->ppid = (uint32_t)stat->ppid;
+	record->pgid = (uint32_t)stat->pgrp;
+	record->sid = (uint32_t)stat->session;
+	record->exit_signal = (uint32_t)stat->exit_signal;
+	record->comm = stat->comm;
+}
+
 static int save_process(const struct sp_state_saver *state, struct sp_error *err)
 {
 	sp_cleanup_facets struct facet_list facets = FACET_LIST;
@@ -128,12 +139,10 @@ static int save_process(const struct sp_state_saver *state, struct sp_error *err
 		                 &facets, err);
 	if (rc)
 		return rc;
-	record.pid = (uint32_t)pid;
-	record.ppid = (uint32_t)stat.ppid;
-	record.pgid = (uint32_t)stat.pgrp;
-	record.sid = (uint32_t)stat.session;
+	identify(pid, &stat, &record);
 	record.stopped = state->process->group_stopped;
-	record.comm = stat.comm;
+	if (record.stopped)
+		record.wait_status = (uint32_t)stat.exit_code;
 	record.executable = executable;
 	record.command_line = command_line;
 	record.memory_object = state->memory_object;
@@ -170,6 +179,20 @@ static int save_thread(const struct sp_state_saver *state, struct sp_thread *thr
 	record.n_facets = facets.pointers.count;
 	record.facets = facets.pointers.items;
 	return sp_record_write(state->records, SP_RECORD_THREAD, &record.base, err);
+}
+
+int sp_state_save_ended(pid_t pid, struct sp_record_writer *records, struct sp_error *err)
+{
+	Sealpoint__Process record = SEALPOINT__PROCESS__INIT;
+	struct sp_stat stat;
+	int rc = sp_stat_read(pid, pid, &stat, err);
+
+	if (rc)
+		return rc;
+	identify(pid, &stat, &record);
+	record.ended = true;
+	record.wait_status = (uint32_t)stat.exit_code;
+	return sp_record_write(records, SP_RECORD_PROCESS, &record.base, err);
 }
 
 int sp_state_save(const struct sp_state_saver *state, struct sp_error *err)

@@ -20,5 +20,7 @@ struct sp_state_saver {
 
 /** Writes the records of a stopped process and of its threads; each facet saves its part. */
 int sp_state_save(const struct sp_state_saver *state, struct sp_error *err);
+/** Writes the record of a process that has ended, and whose parent has still to learn that. */
+int sp_state_save_ended(pid_t pid, struct sp_record_writer *records, struct sp_error *err);
 
 #endif

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #define FREE_ID_NS (2 * SP_NS_PER_S)
@@ -151,13 +152,10 @@ int sp_stub_start_process(struct sp_process *process, struct sp_remote *remote, 
 	return rc;
 }
 
-int sp_stub_add_thread(struct sp_remote *remote, pid_t tid, struct sp_error *err)
+/* Lets the driver clone what `args` says, with this id. */
+static int clone_remotely(struct sp_remote *remote, const char *what, struct clone_args args,
+                          pid_t tid, struct sp_error *err)
 {
-	struct clone_args args = {
-	        .flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
-	                 CLONE_SYSVSEM,
-	        .set_tid_size = 1,
-	};
 	uint64_t deadline = sp_now_ns() + FREE_ID_NS;
 	remote_addr remote_args;
 	int64_t result;
@@ -165,14 +163,85 @@ int sp_stub_add_thread(struct sp_remote *remote, pid_t tid, struct sp_error *err
 
 	sp_batch_begin(remote);
 	args.set_tid = sp_batch_put(remote, &tid, sizeof(tid));
+	args.set_tid_size = 1;
 	remote_args = sp_batch_put(remote, &args, sizeof(args));
 	do
-		rc = sp_remote_try(remote, &result, err, "clone a thread", SYS_clone3, remote_args,
+		rc = sp_remote_try(remote, &result, err, what, SYS_clone3, remote_args,
 		                   sizeof(args), 0, 0, 0, 0);
 	while (!rc && result == -EEXIST && id_may_become_free(tid, deadline));
 	if (rc)
 		return rc;
-	if (result < 0)
-		return refuse_clone(tid, (int)-result, err);
-	return wait_first_stop(sp_process_add_thread(remote->process, tid), err);
+	return result < 0 ? refuse_clone(tid, (int)-result, err) : 0;
+}
+
+int sp_stub_add_thread(struct sp_remote *remote, pid_t tid, struct sp_error *err)
+{
+	const struct clone_args args = {
+	        .flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+	                 CLONE_SYSVSEM,
+	};
+	int rc = clone_remotely(remote, "clone a thread", args, tid, err);
+
+	return rc ? rc : wait_first_stop(sp_process_add_thread(remote->process, tid), err);
+}
+
+/* The kernel has seized it for us as it has its parent, with the same options. */
+int sp_stub_add_process(struct sp_remote *parent, struct sp_process *process,
+                        struct sp_remote *remote, pid_t pid, int exit_signal, struct sp_error *err)
+{
+	const struct clone_args args = {.exit_signal = (uint64_t)exit_signal};
+	int rc = clone_remotely(parent, "clone a process", args, pid, err);
+
+	if (rc)
+		return rc;
+	*process = (struct sp_process){
+	        .pid = pid,
+	        .pidfd = pidfd_open(pid, 0),
+	        .threads = SP_ARRAY_OF(struct sp_thread *),
+	};
+	if (process->pidfd < 0) {
+		kill(pid, SIGKILL);
+		return sp_fail_errno(err, errno, "cannot open the stub process %d", pid);
+	}
+	rc = wait_first_stop(sp_process_add_thread(process, pid), err);
+	return rc ? rc : sp_remote_inherit(remote, process, parent, err);
+}
+
+/* The last call that a stub makes: nobody drives it any more then. */
+static struct sp_call last_call(pid_t pid, uint32_t wait_status)
+{
+	uint64_t signal = wait_status & 0x7f;
+
+	if (signal)
+		return (struct sp_call){.number = SYS_kill, .args = {(uint64_t)pid, signal}};
+	return (struct sp_call){.number = SYS_exit_group, .args = {wait_status >> 8 & 0xff}};
+}
+
+/* A stub has handlers of sealpoint's, and leaves no core file. */
+static int make_mortal(struct sp_remote *remote, int signal, struct sp_error *err)
+{
+	const struct rlimit no_core = {0, 0};
+	const uint64_t default_action[4] = {0};
+
+	sp_batch_begin(remote);
+	sp_batch_call(remote, "forbid core files", SYS_prlimit64, 0, RLIMIT_CORE,
+	              sp_batch_put(remote, &no_core, sizeof(no_core)), 0, 0, 0);
+	if (signal != SIGKILL)
+		sp_batch_call(remote, "set a signal action", SYS_rt_sigaction, (uint64_t)signal,
+		              sp_batch_put(remote, default_action, sizeof(default_action)), 0,
+		              sizeof(uint64_t), 0, 0);
+	return sp_batch_run(remote, err);
+}
+
+int sp_stub_end(struct sp_process *process, struct sp_remote *remote, uint32_t wait_status,
+                struct sp_error *err)
+{
+	const struct sp_call call = last_call(process->pid, wait_status);
+	int rc = wait_status & 0x7f ? make_mortal(remote, (int)(wait_status & 0x7f), err) : 0;
+
+	if (!rc)
+		rc = sp_remote_leave(remote, &call, err);
+	if (!rc)
+		sp_process_forget(process);
+	return rc;
 }

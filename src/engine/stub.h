@@ -20,4 +20,19 @@ int sp_stub_start_process(struct sp_process *process, struct sp_remote *remote, 
  */
 int sp_stub_add_thread(struct sp_remote *remote, pid_t tid, struct sp_error *err);
 
+/**
+ * Lets the driver of a stub clone a child with id `pid`, a stub like itself, with its descriptors;
+ * `exit_signal` is what the parent gets at its end. Takes control of the child. On failure a child
+ * that was made may be left in `process`, and ends when it is released or sealpoint ends.
+ */
+int sp_stub_add_process(struct sp_remote *parent, struct sp_process *process,
+                        struct sp_remote *remote, pid_t pid, int exit_signal, struct sp_error *err);
+
+/**
+ * Lets the stub go, and end in the way that `wait_status` tells (wait(2)); a core file is never
+ * left. It may not have ended yet when this returns.
+ */
+int sp_stub_end(struct sp_process *process, struct sp_remote *remote, uint32_t wait_status,
+                struct sp_error *err);
+
 #endif

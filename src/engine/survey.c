@@ -14,10 +14,7 @@
 #include "base/interrupt.h"
 #include "base/limit.h"
 #include "kinds/namespaces.h"
-#include "kinds/sharing.h"
 #include "proc/capability.h"
-#include "proc/file.h"
-#include "proc/stat.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +22,7 @@
 struct survey {
 	const struct sp_survey_options *options;
 	struct sp_survey *result;
-	struct task task;
+	struct tree tree;
 	struct sp_file_table files;
 	struct sp_record_writer records;
 	uint8_t *bytes; /* of the records */
@@ -40,44 +37,24 @@ static int collect(struct survey *survey, int rc, struct sp_error *err)
 
 /* --- while it stands still --- */
 
-static int check_children(const struct sp_process *process, struct sp_error *err)
+static int check_mappings(struct survey *survey, struct task *task, struct sp_error *err)
 {
-	for (size_t i = 0; i < process->threads.count; i++) {
-		sp_cleanup_free char *children = NULL;
-		int rc = sp_proc_read_thread(process->pid, sp_process_thread(process, i)->tid,
-		                             "children", &children, NULL, err);
-
-		if (rc)
-			return rc;
-		if (atoi(children))
-			return sp_fail(err, ENOTSUP,
-			               "%s has children, %s among them: only single processes can "
-			               "be saved so far; wait until they have ended",
-			               sp_process_name(process->pid).text,
-			               sp_process_name(atoi(children)).text);
-	}
-	return 0;
-}
-
-static int check_mappings(struct survey *survey, struct sp_error *err)
-{
-	struct sp_array *vmas = &survey->task.vmas;
-	int rc = sp_vma_list_read(survey->options->pid, vmas, err);
+	struct sp_array *vmas = &task->vmas;
+	int rc = sp_vma_list_read(task->process.pid, vmas, err);
 
 	for (size_t i = 0; i < vmas->count && !rc; i++) {
 		struct sp_vma *vma = sp_array_at(vmas, i);
 
 		if (survey->tracked) /* then it is sealpoint that has registered it */
 			vma->flags &= ~(uint32_t)SP_VMA_UFFD;
-		rc = collect(survey, sp_memory_check_vma(survey->options->pid, vma, err), err);
+		rc = collect(survey, sp_memory_check_vma(task->process.pid, vma, err), err);
 	}
 	return rc;
 }
 
-static int add_mapped_files(struct survey *survey, struct sp_error *err)
+static int add_mapped_files(struct survey *survey, struct task *task, struct sp_error *err)
 {
-	struct task *task = &survey->task;
-	pid_t pid = survey->options->pid;
+	pid_t pid = task->process.pid;
 	int rc = 0;
 
 	for (size_t i = 0; i < task->vmas.count && !rc; i++) {
@@ -93,6 +70,20 @@ static int add_mapped_files(struct survey *survey, struct sp_error *err)
 	return rc;
 }
 
+static int add_files(struct survey *survey, struct task *task, struct sp_error *err)
+{
+	int rc = sp_file_table_add_process(&survey->files, &task->process, err);
+
+	rc = collect(survey, rc, err);
+	if (!rc)
+		rc = add_mapped_files(survey, task, err);
+	if (rc)
+		return rc;
+	rc = sp_file_table_add_executable(&survey->files, task->process.pid, &task->executable,
+	                                  err);
+	return collect(survey, rc, err);
+}
+
 static int save_files(struct survey *survey, struct sp_error *err)
 {
 	struct sp_file_saver saver = {
@@ -100,23 +91,13 @@ static int save_files(struct survey *survey, struct sp_error *err)
 	        .table = &survey->files,
 	        .log = survey->options->log,
 	};
-	int rc = sp_file_table_add_process(&survey->files, &survey->task.process, err);
 
-	rc = collect(survey, rc, err);
-	if (!rc)
-		rc = add_mapped_files(survey, err);
-	if (!rc)
-		rc = collect(survey,
-		             sp_file_table_add_executable(&survey->files, survey->options->pid,
-		                                          &survey->task.executable, err),
-		             err);
-	return rc ? rc : sp_file_table_save(&survey->files, &saver, &survey->records, err);
+	return sp_file_table_save(&survey->files, &saver, &survey->records, err);
 }
 
 /* Without a foothold its state cannot be asked for; what is left is its name. */
-static int save_state(struct survey *survey, struct sp_error *err)
+static int save_state(struct survey *survey, struct task *task, struct sp_error *err)
 {
-	struct task *task = &survey->task;
 	struct sp_state_saver state = {
 	        .process = &task->process,
 	        .options = &survey->options->kinds,
@@ -139,20 +120,32 @@ static int save_state(struct survey *survey, struct sp_error *err)
 	return rc ? rc : sp_remote_close(&task->remote, err);
 }
 
-static int look(struct survey *survey, struct sp_error *err)
+static int look_at(struct survey *survey, struct task *task, struct sp_error *err)
 {
-	struct sp_process *process = &survey->task.process;
-	int rc = collect(survey, sp_sharing_check(process, err), err);
+	int rc = collect(survey, sp_namespaces_check(&task->process, err), err);
 
 	if (!rc)
-		rc = collect(survey, check_children(process, err), err);
+		rc = check_mappings(survey, task, err);
+	return rc ? rc : add_files(survey, task, err);
+}
+
+static int look(struct survey *survey, struct sp_error *err)
+{
+	const struct tree *tree = &survey->tree;
+	bool shell_job = survey->options->kinds.shell_job;
+	int rc = collect(survey, sp_tree_check_sharing(tree, err), err);
+
 	if (!rc)
-		rc = collect(survey, sp_namespaces_check(process, err), err);
-	if (!rc)
-		rc = check_mappings(survey, err);
+		rc = collect(survey, sp_tree_check_sessions(tree, shell_job, err), err);
+	for (size_t i = 0; i < tree->tasks.count && !rc; i++)
+		rc = look_at(survey, sp_tree_task(tree, i), err);
 	if (!rc)
 		rc = save_files(survey, err);
-	return rc ? rc : save_state(survey, err);
+	for (size_t i = 0; i < tree->tasks.count && !rc; i++)
+		rc = save_state(survey, sp_tree_task(tree, i), err);
+	for (size_t i = 0; i < tree->ended.count && !rc; i++)
+		rc = sp_state_save_ended(sp_tree_ended(tree, i), &survey->records, err);
+	return rc;
 }
 
 /* Fails to stop it: that is in the way as well, and nothing else can be told. */
@@ -165,61 +158,68 @@ static int stop(struct survey *survey, struct sp_error *err)
 	if (!rc)
 		rc = sp_capability_need_checkpoint("read the files behind mappings", err);
 	if (!rc)
-		sp_foothold_find(options->pid, (struct sp_range){0}, &survey->task.foothold, NULL);
+		sp_foothold_find(options->pid, (struct sp_range){0},
+		                 &sp_tree_root(&survey->tree)->foothold, NULL);
 	if (!rc)
-		rc = sp_process_seize(&survey->task.process, options->pid, deadline, err);
+		rc = sp_tree_stop(&survey->tree, deadline, err);
 	survey->stopped = !rc;
 	return collect(survey, rc, err);
 }
 
 static void let_go(struct survey *survey)
 {
-	struct sp_process *process = &survey->task.process;
-	uint64_t stopped = process->stopped_ns;
+	uint64_t stopped = sp_tree_root(&survey->tree)->process.stopped_ns;
 
-	sp_remote_close(&survey->task.remote, NULL);
-	if (!survey->stopped)
-		return;
-	sp_process_release(process, SP_RELEASE_RUN);
-	survey->result->stopped_ns = sp_now_ns() - stopped;
+	for (size_t i = 0; i < survey->tree.tasks.count; i++) {
+		struct task *task = sp_tree_task(&survey->tree, i);
+
+		sp_remote_close(&task->remote, NULL);
+		sp_process_release(&task->process, SP_RELEASE_RUN);
+	}
+	if (survey->stopped)
+		survey->result->stopped_ns = sp_now_ns() - stopped;
 }
 
 /* --- what was found --- */
 
-static int write_vmas(struct survey *survey, struct sp_error *err)
+static int write_vmas(struct survey *survey, const struct task *task, struct sp_error *err)
 {
-	const struct sp_array *vmas = &survey->task.vmas;
 	int rc = 0;
 
-	for (size_t i = 0; i < vmas->count && !rc; i++) {
+	for (size_t i = 0; i < task->vmas.count && !rc; i++) {
 		Sealpoint__Vma record = SEALPOINT__VMA__INIT;
 
-		sp_vma_to_record(sp_array_at(vmas, i), survey->options->pid, &record);
+		sp_vma_to_record(sp_array_at(&task->vmas, i), task->process.pid, &record);
 		rc = sp_record_write(&survey->records, SP_RECORD_VMA, &record.base, err);
 	}
-	return rc ? rc : sp_record_writer_finish(&survey->records, err);
+	return rc;
 }
 
+/* Of the root, whose mappings come first. */
 static int count_pages(struct survey *survey, struct sp_error *err)
 {
 	sp_cleanup(sp_page_scan_close) struct sp_page_scan scan = {.pagemap = -1};
+	const struct sp_array *vmas = &sp_tree_root(&survey->tree)->vmas;
 	const struct sp_array *records = &survey->result->checkpoint->vmas;
 	int rc = sp_page_scan_open(&scan, survey->options->pid, err);
 
-	for (size_t i = 0; i < records->count && !rc; i++) {
+	for (size_t i = 0; i < vmas->count && !rc; i++) {
 		struct sp_mapping_summary *summary = sp_array_push(&survey->result->mappings);
 
 		summary->vma = sp_array_pointer(records, i);
-		rc = sp_memory_survey_pages(&scan, sp_array_at(&survey->task.vmas, i),
-		                            summary->pages, err);
+		rc = sp_memory_survey_pages(&scan, sp_array_at(vmas, i), summary->pages, err);
 	}
 	return rc;
 }
 
 static int tell(struct survey *survey, struct sp_error *err)
 {
-	int rc = write_vmas(survey, err);
+	int rc = 0;
 
+	for (size_t i = 0; i < survey->tree.tasks.count && !rc; i++)
+		rc = write_vmas(survey, sp_tree_task(&survey->tree, i), err);
+	if (!rc)
+		rc = sp_record_writer_finish(&survey->records, err);
 	if (!rc)
 		rc = sp_checkpoint_of_records(&survey->result->checkpoint, survey->bytes,
 		                              survey->size, err);
@@ -238,7 +238,7 @@ static int run(struct survey *survey, struct sp_error *err)
 		rc = stop(survey, err);
 	if (!rc && survey->stopped)
 		rc = look(survey, err);
-	if (rc && survey->stopped && sp_process_is_ending(&survey->task.process))
+	if (rc && survey->stopped && sp_tree_is_ending(&survey->tree))
 		rc = sp_fail(err, ESRCH, "process %d has ended meanwhile", survey->options->pid);
 	let_go(survey);
 	return rc || !survey->stopped ? rc : tell(survey, err);
@@ -246,9 +246,7 @@ static int run(struct survey *survey, struct sp_error *err)
 
 static void release(struct survey *survey)
 {
-	sp_process_forget(&survey->task.process);
-	sp_vma_list_release(&survey->task.vmas);
-	sp_array_release(&survey->task.last_words);
+	sp_tree_release(&survey->tree);
 	sp_file_table_release(&survey->files);
 	sp_record_writer_abandon(&survey->records);
 	free(survey->bytes);
@@ -261,9 +259,6 @@ int sp_survey(const struct sp_survey_options *options, struct sp_survey *result,
 	struct survey survey = {
 	        .options = options,
 	        .result = result,
-	        .task = {.process = {.pid = options->pid, .pidfd = -1},
-	                 .vmas = SP_ARRAY_OF(struct sp_vma),
-	                 .last_words = SP_ARRAY_OF(remote_addr)},
 	};
 	int rc;
 
@@ -271,6 +266,7 @@ int sp_survey(const struct sp_survey_options *options, struct sp_survey *result,
 	        .refusals = SP_ARRAY_OF(struct sp_error),
 	        .mappings = SP_ARRAY_OF(struct sp_mapping_summary),
 	};
+	sp_tree_init(&survey.tree, options->pid);
 	sp_file_table_init(&survey.files);
 	survey.files.refusals = &result->refusals;
 	survey.tracked =

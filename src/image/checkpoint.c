@@ -114,3 +114,19 @@ const Sealpoint__Process *sp_checkpoint_root(const struct sp_checkpoint *checkpo
 {
 	return sp_array_pointer(&checkpoint->processes, 0);
 }
+
+int sp_checkpoint_find_process(const struct sp_checkpoint *checkpoint, pid_t pid,
+                               const Sealpoint__Process **process, struct sp_error *err)
+{
+	*process = sp_checkpoint_root(checkpoint);
+	for (size_t i = 0; pid && i < checkpoint->processes.count; i++) {
+		*process = sp_array_pointer(&checkpoint->processes, i);
+		if ((*process)->pid == (uint32_t)pid && !(*process)->ended)
+			return 0;
+	}
+	return !pid ? 0
+	            : sp_fail(err, ESRCH,
+	                      "%s has no living process %d; \"sealpoint inspect %s\" lists those "
+	                      "that it has",
+	                      checkpoint->path, pid, checkpoint->path);
+}

@@ -19,6 +19,7 @@
 #include "process.pb-c.h"
 
 #include <limits.h>
+#include <sys/types.h>
 
 #define SP_IMAGE_VERSION_MAJOR 1
 #define SP_IMAGE_VERSION_MINOR 0
@@ -125,5 +126,8 @@ uint64_t sp_checkpoint_size(const char *path);
 /** The record of an open file, or NULL for 0 or an id that is not there. */
 const Sealpoint__OpenFile *sp_checkpoint_file(const struct sp_checkpoint *checkpoint, uint32_t id);
 const Sealpoint__Process *sp_checkpoint_root(const struct sp_checkpoint *checkpoint);
+/** The living process of that number; for 0 the root. ESRCH if there is none. */
+int sp_checkpoint_find_process(const struct sp_checkpoint *checkpoint, pid_t pid,
+                               const Sealpoint__Process **process, struct sp_error *err);
 
 #endif

@@ -102,8 +102,9 @@ static int check_open_files(struct checker *checker)
 static int check_descriptor(struct checker *checker, const Sealpoint__Descriptor *descriptor)
 {
 	const Sealpoint__OpenFile *file = sp_checkpoint_file(checker->checkpoint, descriptor->file);
+	const struct seen_process *process = find_process(checker, descriptor->pid);
 
-	if (!find_process(checker, descriptor->pid))
+	if (!process || process->process->ended)
 		return sp_fail(checker->err, EBADMSG,
 		               "descriptor %" PRIu32 " belongs to the unknown process %" PRIu32,
 		               descriptor->number, descriptor->pid);
@@ -170,12 +171,43 @@ static int check_descriptors(struct checker *checker)
 
 /* --- processes and threads --- */
 
+/* One that has ended has nothing but its place in the tree and its status. */
+static int check_ended(const struct checker *checker, const Sealpoint__Process *process)
+{
+	uint32_t status = process->wait_status, signal = status & 0x7f;
+
+	if (process->memory_object || process->executable_file || process->n_facets ||
+	    process->stopped)
+		return sp_fail(checker->err, EBADMSG,
+		               "process %" PRIu32 " has ended, and has more than a status",
+		               process->pid);
+	if (status >> 16 || signal > 64 || (signal ? status >> 8 : status & 0x80))
+		return sp_fail(checker->err, EBADMSG,
+		               "process %" PRIu32 " has ended with status %#" PRIx32
+		               ", which cannot be",
+		               process->pid, status);
+	return 0;
+}
+
 static int check_process(struct checker *checker, const Sealpoint__Process *process)
 {
-	if (process->pid == 0 || process->pid >= PID_END)
+	if (process->pid == 0 || process->pid >= PID_END || process->pgid >= PID_END ||
+	    process->sid >= PID_END)
 		return sp_fail(checker->err, EBADMSG,
-		               "a process has the number %" PRIu32 ", which cannot be",
-		               process->pid);
+		               "a process has the number %" PRIu32 ", group %" PRIu32
+		               " and session %" PRIu32 ", which cannot be",
+		               process->pid, process->pgid, process->sid);
+	if (process->exit_signal > 64)
+		return sp_fail(checker->err, EBADMSG,
+		               "process %" PRIu32 " ends with signal %" PRIu32 ", which cannot be",
+		               process->pid, process->exit_signal);
+	if (process->ended)
+		return check_ended(checker, process);
+	if (process->wait_status > (process->stopped ? 64U : 0U))
+		return sp_fail(checker->err, EBADMSG,
+		               "process %" PRIu32 " is stopped with signal %" PRIu32
+		               ", which cannot be",
+		               process->pid, process->wait_status);
 	if (process->memory_object == 0)
 		return sp_fail(checker->err, EBADMSG, "process %" PRIu32 " has no memory",
 		               process->pid);
@@ -187,23 +219,29 @@ static int check_process(struct checker *checker, const Sealpoint__Process *proc
 	return check_facets(checker, "process", process->pid, process->facets, process->n_facets);
 }
 
+static const Sealpoint__Process *process_at(const struct checker *checker, size_t index)
+{
+	return sp_array_pointer(&checker->checkpoint->processes, index);
+}
+
 /* The root comes first, and every other process after its parent: so they form a tree. */
 static int check_parentage(struct checker *checker)
 {
 	const struct sp_array *processes = &checker->checkpoint->processes;
-	const Sealpoint__Process *root = sp_array_pointer(processes, 0);
+	const Sealpoint__Process *root = process_at(checker, 0);
 
+	if (root->ended)
+		return sp_fail(checker->err, EBADMSG, "the root %" PRIu32 " has ended", root->pid);
 	if (root->pid != checker->checkpoint->manifest->root_pid)
 		return sp_fail(checker->err, EBADMSG,
 		               "the first process is %" PRIu32 " and not the root %" PRIu32,
 		               root->pid, checker->checkpoint->manifest->root_pid);
 	for (size_t i = 1; i < processes->count; i++) {
-		const Sealpoint__Process *process = sp_array_pointer(processes, i);
+		const Sealpoint__Process *process = process_at(checker, i);
 		size_t parent = 0;
 
-		while (parent < i &&
-		       ((const Sealpoint__Process *)sp_array_pointer(processes, parent))->pid !=
-		               process->ppid)
+		while (parent < i && (process_at(checker, parent)->pid != process->ppid ||
+		                      process_at(checker, parent)->ended))
 			parent++;
 		if (parent == i)
 			return sp_fail(checker->err, EBADMSG,
@@ -228,7 +266,8 @@ static int check_processes(struct checker *checker)
 		if (rc < 0)
 			return rc;
 		sp_array_append(&checker->processes, &seen);
-		sp_array_append(&objects, &object);
+		if (!seen.process->ended)
+			sp_array_append(&objects, &object);
 	}
 	sp_array_sort(&checker->processes, compare_processes);
 	for (size_t i = 1; i < processes->count; i++) {
@@ -247,7 +286,7 @@ static int check_thread(struct checker *checker, const Sealpoint__Thread *thread
 {
 	struct seen_process *process = find_process(checker, thread->pid);
 
-	if (!process)
+	if (!process || process->process->ended)
 		return sp_fail(checker->err, EBADMSG,
 		               "thread %" PRIu32 " belongs to the unknown process %" PRIu32,
 		               thread->tid, thread->pid);
@@ -295,7 +334,8 @@ static int check_threads(struct checker *checker)
 	for (size_t i = 0; i < checker->processes.count; i++) {
 		const struct seen_process *seen = sp_array_at(&checker->processes, i);
 
-		if (seen->threads == 0 && !checker->checkpoint->manifest->memory_only)
+		if (seen->threads == 0 && !seen->process->ended &&
+		    !checker->checkpoint->manifest->memory_only)
 			return sp_fail(checker->err, EBADMSG, "process %" PRIu32 " has no thread",
 			               seen->process->pid);
 	}
@@ -357,7 +397,7 @@ static int check_vma(struct checker *checker, const Sealpoint__Vma *vma)
 	struct seen_process *process = find_process(checker, vma->pid);
 	int rc;
 
-	if (!process)
+	if (!process || process->process->ended)
 		return bad_vma(checker, vma, "belongs to nobody");
 	if (vma->kind == 0 || vma->kind >= SP_VMA_KINDS)
 		return bad_vma(checker, vma, "is of an unknown kind");

@@ -165,7 +165,7 @@ enum sp_facet_scope {
  * thread in the same phase.
  */
 enum sp_facet_phase {
-	SP_PHASE_STUB,        /* the stub exists and is alone: session, group */
+	SP_PHASE_STUB,        /* the stub exists, and is still a copy of sealpoint */
 	SP_PHASE_MEMORY,      /* mappings and contents are in place: memory layout, executable */
 	SP_PHASE_DESCRIPTORS, /* descriptors are at their numbers: cwd, root, umask */
 	SP_PHASE_THREADS,     /* all threads exist: what is theirs, timers, limits */

@@ -29,7 +29,6 @@ const struct sp_file_kind *const sp_file_kinds[] = {
 
 const struct sp_facet *const sp_facets[] = {
         /* SP_PHASE_STUB */
-        &sp_facet_session,
         &sp_facet_xstate_permission,
         /* SP_PHASE_MEMORY */
         &sp_facet_memory_layout,

@@ -23,7 +23,6 @@ extern const struct sp_file_kind sp_kind_udp;
 extern const struct sp_file_kind sp_kind_unix_listen;
 extern const struct sp_file_kind sp_kind_unix_socket;
 
-extern const struct sp_facet sp_facet_session;
 extern const struct sp_facet sp_facet_xstate_permission;
 extern const struct sp_facet sp_facet_memory_layout;
 extern const struct sp_facet sp_facet_fs_context;

@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "proc/file.h"
+#include "proc/children.h"
 #include "proc/stat.h"
 
 #include <errno.h>
@@ -24,41 +24,65 @@ static const struct {
         {KCMP_SIGHAND, "signal actions (CLONE_SIGHAND)", "end the other first"},
 };
 
+static int refuse_shared(pid_t pid, size_t what, const char *with, pid_t other,
+                         struct sp_error *err)
+{
+	return sp_fail(err, ENOTSUP,
+	               "%s shares its %s with %s%s, and the two cannot be saved together yet; %s",
+	               sp_process_name(pid).text, shared[what].what, with,
+	               sp_process_name(other).text, shared[what].way_out);
+}
+
 /* A relative that has ended meanwhile, or that we may not look at, does not compare as equal. */
 static int compare(pid_t pid, pid_t other, const char *relation, struct sp_error *err)
 {
 	for (size_t i = 0; i < SP_COUNT_OF(shared); i++)
 		if (syscall(SYS_kcmp, pid, other, shared[i].type, 0, 0) == 0)
-			return sp_fail(err, ENOTSUP,
-			               "%s shares its %s with its %s, %s, and the two cannot be "
-			               "saved together yet; %s",
-			               sp_process_name(pid).text, shared[i].what, relation,
-			               sp_process_name(other).text, shared[i].way_out);
+			return refuse_shared(pid, i, relation, other, err);
 	return 0;
-}
-
-static int compare_children(pid_t pid, pid_t tid, struct sp_error *err)
-{
-	sp_cleanup_free char *children = NULL;
-	char *rest;
-	int rc = sp_proc_read_thread(pid, tid, "children", &children, NULL, err);
-
-	if (rc)
-		return rc;
-	for (char *child = strtok_r(children, " \n", &rest); child && !rc;
-	     child = strtok_r(NULL, " \n", &rest))
-		rc = compare(pid, atoi(child), "child", err);
-	return rc;
 }
 
 int sp_sharing_check(const struct sp_process *process, struct sp_error *err)
 {
+	sp_cleanup_array struct sp_array children = SP_ARRAY_OF(pid_t);
 	struct sp_stat stat;
 	int rc = sp_stat_read(process->pid, process->pid, &stat, err);
 
 	if (!rc && stat.ppid > 0)
-		rc = compare(process->pid, stat.ppid, "parent", err);
-	for (size_t i = 0; i < process->threads.count && !rc; i++)
-		rc = compare_children(process->pid, sp_process_thread(process, i)->tid, err);
+		rc = compare(process->pid, stat.ppid, "its parent, ", err);
+	if (!rc)
+		rc = sp_children_read(process->pid, &children, err);
+	for (size_t i = 0; i < children.count && !rc; i++)
+		rc = compare(process->pid, *(pid_t *)sp_array_at(&children, i), "its child, ", err);
 	return rc;
+}
+
+/* --- many of them --- */
+
+/* kcmp(2) puts what it compares in an order. */
+static int compare_by(const void *a, const void *b, void *type)
+{
+	pid_t one = *(const pid_t *)a, other = *(const pid_t *)b;
+	long result = one == other ? 0 : syscall(SYS_kcmp, one, other, *(const int *)type, 0, 0);
+
+	return result == 1 ? -1 : result == 2 ? 1 : 0;
+}
+
+int sp_sharing_check_all(const struct sp_array *pids, struct sp_error *err)
+{
+	const size_t size = pids->count * sizeof(pid_t);
+	sp_cleanup_free pid_t *order = sp_alloc(size);
+
+	if (pids->count < 2)
+		return 0;
+	memcpy(order, pids->items, size);
+	for (size_t i = 0; i < SP_COUNT_OF(shared); i++) {
+		int type = shared[i].type;
+
+		qsort_r(order, pids->count, sizeof(*order), compare_by, &type);
+		for (size_t j = 1; j < pids->count; j++)
+			if (syscall(SYS_kcmp, order[j - 1], order[j], type, 0, 0) == 0)
+				return refuse_shared(order[j - 1], i, "", order[j], err);
+	}
+	return 0;
 }

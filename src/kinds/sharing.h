@@ -12,5 +12,7 @@
  * both: restored apart, each would have one of its own. Others than these two are not looked at.
  */
 int sp_sharing_check(const struct sp_process *process, struct sp_error *err);
+/** The same of any two of these processes (pid_t), which all stand still. */
+int sp_sharing_check_all(const struct sp_array *pids, struct sp_error *err);
 
 #endif

@@ -23,21 +23,18 @@
 /* --- a free range --- */
 
 /* All ranges that are taken, of the program and of ourselves, ascending. */
-static int taken_ranges(const struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
-                        struct sp_array *taken, struct sp_error *err)
+static int taken_ranges(const struct sp_checkpoint *checkpoint, struct sp_array *taken,
+                        struct sp_error *err)
 {
-	const struct sp_memory_build program = {.checkpoint = checkpoint, .process = process};
 	sp_cleanup(sp_vma_list_release) struct sp_array own = {0};
-	const Sealpoint__Vma *vma;
-	size_t index = 0;
 	int rc = sp_own_mappings(&own, err);
 
 	if (rc < 0)
 		return rc;
 	for (size_t i = 0; i < own.count; i++)
 		sp_array_append(taken, &((struct sp_vma *)sp_array_at(&own, i))->range);
-	while ((vma = sp_next_vma(&program, &index)) != NULL) {
-		struct sp_range range = sp_vma_record_range(vma);
+	for (size_t i = 0; i < checkpoint->vmas.count; i++) {
+		struct sp_range range = sp_vma_record_range(sp_array_pointer(&checkpoint->vmas, i));
 
 		sp_array_append(taken, &range);
 	}
@@ -49,12 +46,12 @@ static int taken_ranges(const struct sp_checkpoint *checkpoint, const Sealpoint_
  * The middle of the largest gap: what stays there (a vDSO that is not the program's) is in the way
  * of nothing that grows.
  */
-int sp_memory_find_free(const struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
-                        uint64_t size, remote_addr *address, struct sp_error *err)
+int sp_memory_find_free(const struct sp_checkpoint *checkpoint, uint64_t size, remote_addr *address,
+                        struct sp_error *err)
 {
 	sp_cleanup_array struct sp_array taken = SP_ARRAY_OF(struct sp_range);
 	struct sp_range gap = {SP_ADDRESS_FIRST, SP_ADDRESS_FIRST}, largest = gap;
-	int rc = taken_ranges(checkpoint, process, &taken, err);
+	int rc = taken_ranges(checkpoint, &taken, err);
 
 	if (rc < 0)
 		return rc;

@@ -93,11 +93,12 @@ struct sp_memory_build {
 };
 
 /**
- * A free range of `size` bytes, page-aligned, that no VMA of the checkpoint's process and no
- * mapping of the calling process (whose copy the stub is) touches. ENOMEM if there is none.
+ * A free range of `size` bytes, page-aligned, that no VMA of the checkpoint, whichever process it is
+ * of, and no mapping of the calling process (whose copies the stubs are) touches. ENOMEM if there is
+ * none.
  */
-int sp_memory_find_free(const struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
-                        uint64_t size, remote_addr *address, struct sp_error *err);
+int sp_memory_find_free(const struct sp_checkpoint *checkpoint, uint64_t size, remote_addr *address,
+                        struct sp_error *err);
 /**
  * Unmaps everything in the stub but `keep` (the temporary pages) and the parked vDSO. Unregisters
  * the rseq area that the stub has from sealpoint's C library. (map.c)

@@ -24,6 +24,7 @@ enum {
 	FIELD_START_CODE = 26,
 	FIELD_END_CODE = 27,
 	FIELD_START_STACK = 28,
+	FIELD_EXIT_SIGNAL = 38,
 	FIELD_START_DATA = 45,
 	FIELD_END_DATA = 46,
 	FIELD_START_BRK = 47,
@@ -31,6 +32,7 @@ enum {
 	FIELD_ARG_END = 49,
 	FIELD_ENV_START = 50,
 	FIELD_ENV_END = 51,
+	FIELD_EXIT_CODE = 52,
 	FIELDS
 };
 
@@ -66,6 +68,8 @@ int sp_stat_parse(const char *text, struct sp_stat *stat, struct sp_error *err)
 	stat->session = (int32_t)fields[FIELD_SESSION];
 	stat->tty = (int32_t)fields[FIELD_TTY];
 	stat->flags = (uint32_t)fields[FIELD_FLAGS];
+	stat->exit_signal = (int32_t)fields[FIELD_EXIT_SIGNAL];
+	stat->exit_code = (int32_t)fields[FIELD_EXIT_CODE];
 	stat->start_time = fields[FIELD_START_TIME];
 	stat->start_code = fields[FIELD_START_CODE];
 	stat->end_code = fields[FIELD_END_CODE];

@@ -1,6 +1,6 @@
 /*
- * Fields of /proc/PID/task/TID/stat that are found nowhere else: parentage, terminal, and the
- * address space's landmarks. See proc_pid_stat(5); the addresses need PTRACE_MODE_READ and are 0
+ * Fields of /proc/PID/task/TID/stat that are found nowhere else: parentage, terminal, exit status,
+ * and the address space's landmarks. See proc_pid_stat(5); the addresses need PTRACE_MODE_READ and are 0
  * without it.
  */
 #ifndef SEALPOINT_PROC_STAT_H
@@ -18,6 +18,12 @@ struct sp_stat {
 	int32_t ppid, pgrp, session;
 	int32_t tty;         /* device number of the controlling terminal; 0: none */
 	uint32_t flags;      /* PF_* */
+	int32_t exit_signal; /* that its parent gets at its end; 0: none; -1: not the leader */
+	/*
+	 * Needs PTRACE_MODE_READ: of one that has ended, what wait(2) gives; of one that is stopped,
+	 * the signal, until wait(2) has told it.
+	 */
+	int32_t exit_code;
 	uint64_t start_time; /* clock ticks since boot: with the pid, the identity of a process */
 	uint64_t start_code, end_code, start_stack;
 	uint64_t start_data, end_data, start_brk;

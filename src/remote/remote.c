@@ -250,6 +250,33 @@ int sp_remote_open_stub(struct sp_remote *remote, struct sp_process *process,
 	          : 0;
 }
 
+int sp_remote_inherit(struct sp_remote *remote, struct sp_process *process,
+                      const struct sp_remote *parent, struct sp_error *err)
+{
+	int rc;
+
+	init(remote, process, sp_process_leader(process), false);
+	remote->foothold.instruction = parent->foothold.instruction;
+	remote->code = parent->code;
+	remote->marker_signal = SIGURG;
+	remote->data_writable = true;
+	rc = sp_driver_engage(remote, err);
+	return rc ? sp_error_context(err, "cannot take control of the stub process %d",
+	                             process->pid)
+	          : 0;
+}
+
+int sp_remote_leave(struct sp_remote *remote, const struct sp_call *call, struct sp_error *err)
+{
+	struct sp_thread *driver = remote->driver;
+
+	sp_general_run_call(&driver->raw.general, remote->foothold.instruction,
+	                    sp_driver_frame(remote), call);
+	driver->signal_mask = 0;
+	driver->rseq_abort = 0;
+	return sp_driver_disengage(remote, err);
+}
+
 /* --- changing the driver, closing --- */
 
 /*

@@ -68,6 +68,19 @@ int sp_remote_open_stub(struct sp_remote *remote, struct sp_process *process,
                         remote_addr instruction, remote_addr code, struct sp_error *err);
 
 /**
+ * Takes control of a stub process that another stub has just cloned, which still has the temporary
+ * mapping of its parent as its own.
+ */
+int sp_remote_inherit(struct sp_remote *remote, struct sp_process *process,
+                      const struct sp_remote *parent, struct sp_error *err);
+
+/**
+ * The last thing that is done with a stub: without a signal blocked and without us it will make
+ * `call`, which ends it. It still has to be detached.
+ */
+int sp_remote_leave(struct sp_remote *remote, const struct sp_call *call, struct sp_error *err);
+
+/**
  * Makes another stopped thread of the same process the driver; the old one gets its registers back.
  */
 int sp_remote_drive(struct sp_remote *remote, struct sp_thread *driver, struct sp_error *err);

@@ -5,7 +5,7 @@
 #
 # KILL_DUMP=many, which `make check-kills` sets, kills 1,000 dumps at random moments. KILL_DUMP_ROUNDS and
 # KILL_DUMP_CALLS change the numbers, KILL_DUMP_CORNER_ROUNDS and _CALLS those of the hard cases; KILL_DUMP_CALLS=100000
-# tries every system call.
+# tries every system call. KILL_DUMP_TREE_ROUNDS and _CALLS are those of a tree of processes.
 #
 # timeout: 3000
 # exclusive: it measures how long a dump takes
@@ -13,9 +13,9 @@
 source "$TOP/tests/lib.sh"
 
 if [[ ${KILL_DUMP:-} == many ]]; then
-	numbers=(1000 500 300 100 150 50)
+	numbers=(1000 500 300 100 150 50 500 200)
 else
-	numbers=(200 100 60 40 40 20)
+	numbers=(200 100 60 40 40 20 60 40)
 fi
 mkdir scratch
 
@@ -65,6 +65,9 @@ expect_unharmed "system calls" calls "${KILL_DUMP_CALLS:-${numbers[1]}}"
 # That opens a userfaultfd in the target each time.
 expect_unharmed "a session, random moments" random "${KILL_DUMP_SESSION_ROUNDS:-${numbers[2]}}" --live
 expect_unharmed "a session, system calls" calls "${KILL_DUMP_SESSION_CALLS:-${numbers[3]}}" --live
+subject=(crew)
+expect_unharmed "a tree, random moments" random "${KILL_DUMP_TREE_ROUNDS:-${numbers[6]}}"
+expect_unharmed "a tree, system calls" calls "${KILL_DUMP_TREE_CALLS:-${numbers[7]}}"
 for corner in filtered strict deep elsewhere; do
 	subject=(cornered "$corner")
 	expect_unharmed "$corner, random moments" random "${KILL_DUMP_CORNER_ROUNDS:-${numbers[4]}}"

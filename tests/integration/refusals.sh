@@ -53,8 +53,8 @@ cp "$(command -v sleep)" sleeper
 exec_alone sh -c './sleeper 60; true' </dev/null >/dev/null 2>&1 &
 parent=$!
 child=$(child_of "$parent")
-refuses "a process with a child" "$sealpoint" dump "$parent" -o new --timeout 1 -- \
-	"process $parent (sh) has children, process $child (sleeper):" "wait until" "--timeout"
+refuses "a process with a child, tracked" "$sealpoint" dump "$parent" -o new --live --timeout 1 -- \
+	"process $parent (sh) has children, process $child (sleeper) among them" "--live" "wait until" "--timeout"
 kill "$child"
 
 # Between two of them it can be saved: here it counts for a while.
@@ -63,8 +63,8 @@ exec_alone sh -c 'while :; do ./sleeper 0.02; i=0; while [ $i -lt 30000 ]; do i=
 	</dev/null >/dev/null 2>&1 &
 parent=$!
 child_of "$parent" >/dev/null || die "the shell runs no command"
-"$sealpoint" dump "$parent" -o loop --timeout 30 >dump.log 2>&1 || die "a shell loop: $(<dump.log)"
-ok "$TEST_NAME/a process with children for moments"
+"$sealpoint" dump "$parent" -o loop --live --timeout 30 >dump.log 2>&1 || die "a shell loop: $(<dump.log)"
+ok "$TEST_NAME/a process with children for moments, tracked"
 
 sleeping ./sleeper 60
 gone=$SLEEPER

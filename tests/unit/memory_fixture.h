@@ -189,8 +189,8 @@ static inline int rebuild(struct bench *bench, long deny, struct sp_error *err)
 {
 	struct sp_memory_build *build = &bench->build;
 	remote_addr place;
-	int ret = sp_memory_find_free(&bench->checkpoint, &bench->record,
-	                              SP_REMOTE_SIZE + sp_vdso_size(), &place, err);
+	int ret = sp_memory_find_free(&bench->checkpoint, SP_REMOTE_SIZE + sp_vdso_size(), &place,
+	                              err);
 
 	if (ret < 0)
 		return ret;

@@ -238,7 +238,8 @@ static int write_core(void **state)
 	unlink(fixture->lost);
 	sp_log_init(&log, false, true);
 	must(sp_checkpoint_open(&checkpoint, fixture->directory, &err), &err);
-	must(sp_write_core(checkpoint, fixture->core, &log, &err), &err);
+	must(sp_write_core(checkpoint, sp_checkpoint_root(checkpoint), fixture->core, &log, &err),
+	     &err);
 	sp_checkpoint_close(checkpoint);
 	lstat(fixture->core, &fixture->stat);
 	must(sp_read_file(AT_FDCWD, fixture->core, &fixture->bytes, &fixture->size, &err), &err);

@@ -478,23 +478,6 @@ static void memory_layout_comes_back(void **state)
 	assert_survives(&sp_facet_memory_layout, change_layout);
 }
 
-static void begin_session(void)
-{
-	must(setsid() == getpid());
-}
-
-static void a_session_of_its_own_comes_back(void **state)
-{
-	facet_options.shell_job = true; /* for the one that has none */
-	assert_survives(&sp_facet_session, begin_session);
-	facet_options.shell_job = false;
-}
-
-static void a_session_of_others_needs_the_option(void **state)
-{
-	assert_refused(&sp_facet_session, NULL, ENOTSUP, "--shell-job");
-}
-
 static void change_settings(void)
 {
 	FILE *file = fopen("/proc/self/oom_score_adj", "w");
@@ -599,8 +582,6 @@ int main(void)
 	        cmocka_unit_test(a_changed_root_comes_back),
 	        cmocka_unit_test(a_deleted_directory_is_refused),
 	        cmocka_unit_test(memory_layout_comes_back),
-	        cmocka_unit_test(a_session_of_its_own_comes_back),
-	        cmocka_unit_test(a_session_of_others_needs_the_option),
 	        cmocka_unit_test(process_settings_come_back),
 	        cmocka_unit_test(settings_of_sealpoint_do_not_stay),
 	        cmocka_unit_test(hardening_comes_back),

@@ -1,0 +1,158 @@
+#!/bin/bash
+# Trees of processes: a shell pipeline and python's multiprocessing are saved, ended and brought back with nothing lost
+# and nothing twice; a storm of processes that begin and end is frozen and runs on; what keeps a tree from being
+# restored is found before anything is there.
+#
+# timeout: 300
+# shellcheck source=tests/lib.sh
+source "$TOP/tests/lib.sh"
+
+start() { # COMMAND...: in a session of its own. Sets ROOT.
+	exec_alone "$@" </dev/null >out 2>&1 &
+	ROOT=$!
+}
+
+descendants() { # PID
+	local child children
+	read -r -d '' -a children < <(cat "/proc/$1/task"/*/children 2>/dev/null)
+	for child in "${children[@]}"; do
+		echo "$child"
+		descendants "$child"
+	done
+}
+
+has_descendants() { # PID COUNT
+	(($(descendants "$1" | wc -l) == $2))
+}
+
+# Ends a tree, the root first, and waits until all are gone.
+end_tree() { # PID
+	local pid all
+	mapfile -t all < <(echo "$1" && descendants "$1")
+	kill -KILL "${all[@]}" 2>/dev/null
+	for pid in "${all[@]}"; do
+		wait_until 10 is_gone "$pid" || die "process $pid does not end"
+	done
+}
+
+# The root and all its descendants are gone after a dump; the restore that follows may not be disturbed by their ids.
+dump_and_end() { # DIRECTORY
+	local pid all
+	mapfile -t all < <(descendants "$ROOT")
+	dump "$ROOT" "$1" --kill
+	for pid in "$ROOT" "${all[@]}"; do
+		wait_until 10 is_gone "$pid" || die "process $pid is there after the dump"
+	done
+}
+
+has_lines() { # FILE COUNT
+	(($(wc -l <"$1") >= $2))
+}
+
+# --- a shell pipeline ----------------------------------------------------------------------------------
+
+# Numbers go through two pipes into a file.
+# shellcheck disable=SC2016 # the shell that is started expands them
+start bash -c 'i=0; while :; do echo $((i++)); read -t 0.001 < /dev/zero; done |
+	while read -r n; do echo "$n"; done | while read -r n; do echo "$n" >>numbers; done'
+wait_until 10 has_descendants "$ROOT" 3 || die "the pipeline has not begun: $(<out)"
+"$sealpoint" inspect "$ROOT" >shown 2>&1 || die "inspect finds something in the way: $(<shown)"
+grep -q 'PROCESSES.*4' shown || die "inspect shows no processes: $(<shown)"
+lines=0
+for round in 1 2 3; do
+	wait_until 20 has_lines numbers $((lines + 100)) || die "round $round: the pipeline stands still"
+	dump_and_end "pipeline$round"
+	lines=$(wc -l <numbers)
+	restore_detached "pipeline$round"
+done
+wait_until 20 has_lines numbers $((lines + 100)) || die "restored, the pipeline stands still"
+end_tree "$ROOT"
+awk '$1 != NR - 1 { exit 1 }' <(head -n -1 numbers) || die "numbers were lost or came twice"
+ok "$TEST_NAME/a shell pipeline" "$(wc -l <numbers) numbers"
+
+# --- python's multiprocessing --------------------------------------------------------------------------
+
+cat >pool.py <<'P'
+import multiprocessing, sys, time
+
+def square(number):
+    time.sleep(0.002)
+    return number * number
+
+if __name__ == "__main__":
+    with multiprocessing.Pool(3) as pool, open("squares", "w", buffering=1) as squares:
+        for result in pool.imap(square, range(600)):
+            print(result, file=squares)
+    print("complete", flush=True)
+P
+start python3 pool.py
+wait_until 20 has_lines squares 50 || die "the pool has not begun: $(<out)"
+for round in 1 2 3; do
+	dump_and_end "pool$round"
+	lines=$(wc -l <squares)
+	restore_detached "pool$round"
+	wait_until 20 has_lines squares $((lines + 20)) || die "round $round: the pool stands still: $(<out)"
+done
+wait_until 30 is_gone "$ROOT" || die "the pool does not end: $(<out)"
+grep -q complete out || die "the pool has failed: $(<out)"
+awk '$1 != (NR - 1) * (NR - 1) { exit 1 } END { exit NR != 600 }' squares || die "squares are missing or wrong"
+ok "$TEST_NAME/python's multiprocessing"
+
+# --- a storm -------------------------------------------------------------------------------------------
+
+# Processes begin and end all the time, some that are not collected for a while.
+# shellcheck disable=SC2016
+start bash -c 'blow() { while :; do (:) & /bin/true; (/bin/true & /bin/true); echo >>"$1"; done; }
+	for i in 1 2 3; do blow gusts$i & done; wait'
+# All three go on.
+expect_storm() { # WHEN
+	local i
+	for i in 1 2 3; do
+		wait_until 20 has_lines gusts$i $(($(wc -l <gusts$i) + 20)) || die "$1, the storm has died down: $(<out)"
+	done
+}
+wait_until 20 test -e gusts1 -a -e gusts2 -a -e gusts3
+expect_storm "at first"
+for round in {1..8}; do
+	dump "$ROOT" "storm$round" --leave-running
+	expect_storm "in round $round"
+done
+[[ -s out ]] && die "the storm complains: $(<out)"
+end_tree "$ROOT"
+wait_until 10 is_gone "$ROOT"
+sizes=$(for round in {1..8}; do "$sealpoint" inspect "storm$round" --json | python3 -c '
+import json, sys; print(len(json.load(sys.stdin)["processes"]))'; done | tr '\n' ' ')
+restore_detached storm8
+expect_storm "restored"
+end_tree "$ROOT"
+ok "$TEST_NAME/a storm" "of $sizes processes"
+
+# --- looking at one ------------------------------------------------------------------------------------
+
+"$sealpoint" verify pool1 >/dev/null || die "verify fails"
+worker=$("$sealpoint" inspect pool1 --json | python3 -c '
+import json, sys; image = json.load(sys.stdin); print(image["processes"][1]["pid"])')
+"$sealpoint" inspect pool1 >shown || die "inspect fails"
+grep -q 'PROCESSES.*4' shown || die "inspect shows no processes"
+"$sealpoint" inspect pool1 --pid "$worker" | grep -q "python3, process $worker" || die "inspect --pid shows another"
+"$sealpoint" core pool1 -o worker.core --pid "$worker" >/dev/null || die "core --pid fails"
+readelf -n worker.core 2>/dev/null | grep -q NT_PRSTATUS || die "the core file has no thread"
+"$sealpoint" inspect pool1 --pid 1 >shown 2>&1 && die "inspect shows a process that is not there"
+grep -q "no living process 1" shown || die "inspect does not say what is wrong: $(<shown)"
+"$sealpoint" diff pool1 pool2 >shown 2>&1 && die "diff compares trees"
+grep -q "holds 4 processes" shown || die "diff does not say what is wrong: $(<shown)"
+ok "$TEST_NAME/looking at one"
+
+# --- what cannot be restored ---------------------------------------------------------------------------
+
+# Somebody has the id of a child: it is named, and nothing is left.
+echo $((worker - 1)) >/proc/sys/kernel/ns_last_pid
+sleep 60 &
+holder=$!
+[[ $holder == "$worker" ]] || die "process id $worker could not be taken"
+"$sealpoint" restore pool1 --detach >shown 2>&1 && die "restored although an id is taken"
+grep -q "process id $worker is taken by \"sleep\"" shown || die "does not name the id: $(<shown)"
+is_gone "$ROOT" && kill "$holder"
+root=$("$sealpoint" inspect pool1 --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["process"]["pid"])')
+is_gone "$root" || die "a process is left"
+ok "$TEST_NAME/an id that is taken"
