@@ -40,18 +40,27 @@ static void print_end(FILE *out, const union sp_inet_address *address)
 	fprintf(out, "%s . %u", host, ntohs(address->v4.sin_port));
 }
 
-static void print_connections(FILE *out, const struct sp_connection_lock *lock, const char *table)
+/* In one command, not in one for each: that is twice as fast. */
+static void print_connections(FILE *out, const struct sp_connection_lock *lock, const char *table,
+                              bool v4)
 {
+	size_t printed = 0;
+
 	for (size_t i = 0; i < lock->connections.count; i++) {
 		const struct sp_connection *connection = sp_array_at(&lock->connections, i);
 
-		fprintf(out, "add element inet %s %s { ", table,
-		        sp_inet_address_is_v4(&connection->peer) ? "v4" : "v6");
+		if (sp_inet_address_is_v4(&connection->peer) != v4)
+			continue;
+		if (!printed++)
+			fprintf(out, "add element inet %s %s { ", table, v4 ? "v4" : "v6");
+		else
+			fputs(", ", out);
 		print_end(out, &connection->peer);
 		fputs(" . ", out);
 		print_end(out, &connection->local);
-		fputs(" }\n", out);
 	}
+	if (printed)
+		fputs(" }\n", out);
 }
 
 /* The caller's to free. */
@@ -67,7 +76,8 @@ static char *commands_for(const struct sp_connection_lock *lock, const char *tab
 	        owned ? "connections that sealpoint is working on"
 	              : "connections of a saved program, until it is restored",
 	        SP_CONNECTION_MARK);
-	print_connections(out, lock, table);
+	print_connections(out, lock, table, true);
+	print_connections(out, lock, table, false);
 	return fclose(out) ? NULL : commands;
 }
 
