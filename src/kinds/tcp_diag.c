@@ -27,7 +27,7 @@ static struct request make_request(const union sp_inet_address *local,
                                    const union sp_inet_address *peer)
 {
 	struct request request = {
-	        .header = {.nlmsg_len = sizeof(request), .nlmsg_flags = NLM_F_REQUEST},
+	        .header.nlmsg_len = sizeof(request),
 	        .body = {.sdiag_family = (uint8_t)local->any.sa_family,
 	                 .sdiag_protocol = IPPROTO_TCP,
 	                 .idiag_states = UINT32_MAX,
@@ -41,31 +41,119 @@ static struct request make_request(const union sp_inet_address *local,
 	return request;
 }
 
-/* Returns 1 and the answer, 0 if the kernel has nothing to say but that it was done, or -errno. */
-static int ask(int netlink, struct request *request, unsigned type, struct inet_diag_msg *answer)
-{
-	union {
-		struct nlmsghdr header;
-		uint8_t bytes[4096];
-	} reply;
-	ssize_t size;
+union reply {
+	struct nlmsghdr header;
+	uint8_t bytes[16384];
+};
 
+static int open_diag(struct sp_error *err)
+{
+	int netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+
+	return netlink < 0 ? sp_fail_errno(err, errno, "cannot open a sock_diag socket") : netlink;
+}
+
+static int send_request(int netlink, struct request *request, unsigned type, unsigned flags)
+{
 	request->header.nlmsg_type = (uint16_t)type;
-	request->header.nlmsg_flags = NLM_F_REQUEST | (type == SOCK_DESTROY ? NLM_F_ACK : 0);
-	if (send(netlink, request, sizeof(*request), 0) < 0)
-		return -errno;
-	size = recv(netlink, &reply, sizeof(reply), 0);
-	if (size < 0)
-		return -errno;
-	if (!NLMSG_OK(&reply.header, (size_t)size))
+	request->header.nlmsg_flags = (uint16_t)(NLM_F_REQUEST | flags);
+	return send(netlink, request, sizeof(*request), 0) < 0 ? -errno : 0;
+}
+
+/* 1 and a connection, 0 if it is no more than a word that something was done, or -errno. */
+static int read_message(const struct nlmsghdr *header, struct inet_diag_msg *answer)
+{
+	if (header->nlmsg_type == NLMSG_ERROR)
+		return ((const struct nlmsgerr *)NLMSG_DATA(header))->error;
+	if (header->nlmsg_type == NLMSG_DONE)
+		return -ENOENT;
+	if (header->nlmsg_len < NLMSG_LENGTH(sizeof(*answer)))
 		return -EIO;
-	if (reply.header.nlmsg_type == NLMSG_ERROR)
-		return ((struct nlmsgerr *)NLMSG_DATA(&reply.header))->error;
-	if (reply.header.nlmsg_len < NLMSG_LENGTH(sizeof(*answer)))
-		return -EIO;
-	memcpy(answer, NLMSG_DATA(&reply.header), sizeof(*answer));
+	memcpy(answer, NLMSG_DATA(header), sizeof(*answer));
 	return 1;
 }
+
+static int ask(int netlink, struct request *request, unsigned type, unsigned flags,
+               struct inet_diag_msg *answer)
+{
+	union reply reply;
+	int rc = send_request(netlink, request, type, flags);
+	ssize_t size = rc ? rc : recv(netlink, &reply, sizeof(reply), 0);
+
+	if (rc || size < 0)
+		return rc ? rc : -errno;
+	return NLMSG_OK(&reply.header, (size_t)size) ? read_message(&reply.header, answer) : -EIO;
+}
+
+/* --- who is at the other end --- */
+
+/* Looks through what one answer brings; -EAGAIN: there is more to come. */
+static int search(const union reply *reply, size_t left, uint32_t inode,
+                  struct inet_diag_msg *found)
+{
+	for (const struct nlmsghdr *header = &reply->header; NLMSG_OK(header, left);
+	     header = NLMSG_NEXT(header, left)) {
+		int rc = read_message(header, found);
+
+		if (rc < 0)
+			return rc;
+		if (rc && found->idiag_inode == inode)
+			return 0;
+	}
+	return -EAGAIN;
+}
+
+static int find_opening(int netlink, int family, uint32_t inode, struct inet_diag_msg *found)
+{
+	struct request request = {
+	        .header.nlmsg_len = sizeof(request),
+	        .body = {.sdiag_family = (uint8_t)family,
+	                 .sdiag_protocol = IPPROTO_TCP,
+	                 .idiag_states = 1U << TCP_SYN_SENT},
+	};
+	union reply reply;
+	int rc = send_request(netlink, &request, SOCK_DIAG_BY_FAMILY, NLM_F_DUMP);
+
+	if (rc)
+		return rc;
+	do {
+		ssize_t size = recv(netlink, &reply, sizeof(reply), 0);
+
+		rc = size < 0 ? -errno : search(&reply, (size_t)size, inode, found);
+	} while (rc == -EAGAIN);
+	return rc;
+}
+
+int sp_tcp_get_peer(int fd, union sp_inet_address *peer, struct sp_error *err)
+{
+	socklen_t size = sizeof(*peer);
+	sp_cleanup_close int netlink = -1;
+	struct inet_diag_msg found;
+	struct stat stat;
+	int rc;
+
+	if (!getpeername(fd, &peer->any, &size))
+		return 0;
+	netlink = open_diag(err);
+	if (netlink < 0)
+		return netlink;
+	rc = fstat(fd, &stat) < 0 ? -errno
+	                          : find_opening(netlink, sp_socket_number(fd, SO_DOMAIN),
+	                                         (uint32_t)stat.st_ino, &found);
+	if (rc)
+		return sp_fail_errno(err, -rc, "cannot find the address of the other end");
+	*peer = (union sp_inet_address){.any.sa_family = found.idiag_family};
+	peer->v4.sin_port = found.id.idiag_dport; /* at the same place in both */
+	if (found.idiag_family == AF_INET)
+		memcpy(&peer->v4.sin_addr, found.id.idiag_dst, sizeof(peer->v4.sin_addr));
+	else
+		memcpy(&peer->v6.sin6_addr, found.id.idiag_dst, sizeof(peer->v6.sin6_addr));
+	if (found.idiag_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&peer->v6.sin6_addr))
+		peer->v6.sin6_scope_id = found.id.idiag_if;
+	return 0;
+}
+
+/* --- making way --- */
 
 static int refuse_owned(uint32_t inode, struct sp_error *err)
 {
@@ -79,12 +167,14 @@ static int refuse_owned(uint32_t inode, struct sp_error *err)
 int sp_tcp_make_way(const union sp_inet_address *local, const union sp_inet_address *peer,
                     struct sp_error *err)
 {
-	sp_cleanup_close int netlink =
-	        socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	sp_cleanup_close int netlink = open_diag(err);
 	struct request request = make_request(local, peer);
 	struct inet_diag_msg answer;
-	int rc = netlink < 0 ? -errno : ask(netlink, &request, SOCK_DIAG_BY_FAMILY, &answer);
+	int rc;
 
+	if (netlink < 0)
+		return netlink;
+	rc = ask(netlink, &request, SOCK_DIAG_BY_FAMILY, 0, &answer);
 	if (rc == -ENOENT)
 		return 0;
 	if (rc < 0)
@@ -96,7 +186,7 @@ int sp_tcp_make_way(const union sp_inet_address *local, const union sp_inet_addr
 		return refuse_owned(answer.idiag_inode, err);
 	memcpy(request.body.id.idiag_cookie, answer.id.idiag_cookie,
 	       sizeof(answer.id.idiag_cookie));
-	rc = ask(netlink, &request, SOCK_DESTROY, &answer);
+	rc = ask(netlink, &request, SOCK_DESTROY, NLM_F_ACK, &answer);
 	if (rc < 0 && rc != -ENOENT)
 		return sp_fail_errno(err, -rc,
 		                     "cannot take away what is left of an earlier connection "

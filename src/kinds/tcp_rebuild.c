@@ -11,6 +11,7 @@
 #include "kinds/tcp_diag.h"
 #include "kinds/tcp_segment.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -253,12 +254,38 @@ static int connect_again(int fd, const Sealpoint__InetSocket *socket,
 	return rc ? rc : set_negotiated(fd, connection, err);
 }
 
+/* One that is only being opened asks again in the end, with the number that it has asked with before. */
+static int prepare_to_ask(int fd, const Sealpoint__InetSocket *socket,
+                          const Sealpoint__TcpConnection *connection, struct sp_error *err)
+{
+	int rc = set_number(fd, TCP_REPAIR, TCP_REPAIR_ON, "begin it (CAP_NET_ADMIN)", err);
+
+	if (!rc)
+		rc = set_sequence(fd, TCP_SEND_QUEUE, connection->send_next - 1, err);
+	return rc ? rc : sp_inet_socket_bind(fd, socket, err);
+}
+
+static int ask_again(int fd, const Sealpoint__TcpConnection *connection, struct sp_error *err)
+{
+	int flags = fcntl(fd, F_GETFL), rc = 0;
+
+	fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+	if (connect(fd, (void *)connection->peer.data, (socklen_t)connection->peer.len) < 0 &&
+	    errno != EINPROGRESS)
+		rc = sp_fail_errno(err, errno, "cannot open its connection again");
+	fcntl(fd, F_SETFL, flags);
+	return rc;
+}
+
 int sp_tcp_connection_restore(int fd, const Sealpoint__InetSocket *socket,
                               const Sealpoint__TcpConnection *connection, struct sp_error *err)
 {
 	const int plenty = 256 << 20, lock = (int)connection->buffer_lock;
-	int rc = connect_again(fd, socket, connection, err);
+	int rc;
 
+	if (connection->state == TCP_SYN_SENT)
+		return prepare_to_ask(fd, socket, connection, err);
+	rc = connect_again(fd, socket, connection, err);
 	if (rc)
 		return rc;
 	/* The same bytes in other pieces may take more of a buffer than they did. */
@@ -273,14 +300,15 @@ int sp_tcp_connection_restore(int fd, const Sealpoint__InetSocket *socket,
 	return rc;
 }
 
-int sp_tcp_connection_resume(int fd, const Sealpoint__InetSocket *socket, struct sp_error *err)
+int sp_tcp_connection_resume(int fd, const Sealpoint__InetSocket *socket,
+                             const Sealpoint__TcpConnection *connection, struct sp_error *err)
 {
 	int reuse = sp_socket_options_have(socket->options, socket->n_options, SOL_SOCKET,
 	                                   SO_REUSEADDR);
 	int rc = set_number(fd, TCP_REPAIR, TCP_REPAIR_OFF, "end it", err);
 
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
-	return rc;
+	return !rc && connection->state == TCP_SYN_SENT ? ask_again(fd, connection, err) : rc;
 }
 
 int sp_tcp_connection_check(const Sealpoint__InetSocket *socket,

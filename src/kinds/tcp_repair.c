@@ -2,6 +2,7 @@
 #include "kinds/tcp_repair.h"
 
 #include "base/array.h"
+#include "kinds/tcp_diag.h"
 
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
@@ -31,7 +32,7 @@ const char *sp_tcp_state_name(unsigned state)
 
 bool sp_tcp_state_is_known(unsigned state)
 {
-	return state == TCP_ESTABLISHED || sp_tcp_has_heard_end(state) ||
+	return state == TCP_SYN_SENT || state == TCP_ESTABLISHED || sp_tcp_has_heard_end(state) ||
 	       sp_tcp_has_said_end(state);
 }
 
@@ -282,11 +283,10 @@ static int save(int fd, struct sp_tcp_connection *connection, struct sp_error *e
 static int begin(int fd, struct sp_tcp_connection *connection, struct sp_error *err)
 {
 	Sealpoint__TcpConnection *message = &connection->message;
-	socklen_t size = sizeof(connection->peer);
 
 	*connection = (struct sp_tcp_connection){.message = SEALPOINT__TCP_CONNECTION__INIT};
-	if (getpeername(fd, &connection->peer.any, &size) < 0)
-		return sp_fail_errno(err, errno, "cannot read the address of the other end");
+	if (sp_tcp_get_peer(fd, &connection->peer, err) < 0)
+		return -err->code;
 	message->peer = sp_inet_address_bytes(&connection->peer);
 	message->send_buffer = (uint32_t)sp_socket_number(fd, SO_SNDBUF);
 	message->receive_buffer = (uint32_t)sp_socket_number(fd, SO_RCVBUF);

@@ -54,7 +54,11 @@ int sp_tcp_connection_check(const Sealpoint__InetSocket *socket,
 /** Makes the connection on a new, unbound socket, and leaves that in repair mode. */
 int sp_tcp_connection_restore(int fd, const Sealpoint__InetSocket *socket,
                               const Sealpoint__TcpConnection *connection, struct sp_error *err);
-/** Ends repair mode. The lock must be gone: this asks the other end how things are. */
-int sp_tcp_connection_resume(int fd, const Sealpoint__InetSocket *socket, struct sp_error *err);
+/**
+ * Ends repair mode. The lock must be gone: this asks the other end how things are, or again for a
+ * connection.
+ */
+int sp_tcp_connection_resume(int fd, const Sealpoint__InetSocket *socket,
+                             const Sealpoint__TcpConnection *connection, struct sp_error *err);
 
 #endif

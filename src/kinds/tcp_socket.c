@@ -12,6 +12,7 @@
 #include "kinds/registry.h"
 
 #include "kinds/connection_lock.h"
+#include "kinds/tcp_diag.h"
 #include "kinds/tcp_repair.h"
 
 #include <netinet/tcp.h>
@@ -93,11 +94,11 @@ static unsigned state_of(int fd)
 static bool connects(const struct sp_file_saver *saver, const struct sp_open_file *file,
                      struct sp_connection *connection)
 {
-	socklen_t local_size = sizeof(connection->local), peer_size = sizeof(connection->peer);
+	socklen_t size = sizeof(connection->local);
 
 	return saver->options->tcp_established && state_of(file->fd) != TCP_CLOSE &&
-	       !getsockname(file->fd, &connection->local.any, &local_size) &&
-	       !getpeername(file->fd, &connection->peer.any, &peer_size);
+	       !getsockname(file->fd, &connection->local.any, &size) &&
+	       !sp_tcp_get_peer(file->fd, &connection->peer, NULL);
 }
 
 static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
@@ -201,7 +202,7 @@ static int settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *fi
 
 static int go_on(int fd, const Sealpoint__TcpSocket *message, struct sp_error *err)
 {
-	return sp_tcp_connection_resume(fd, message->socket, err);
+	return sp_tcp_connection_resume(fd, message->socket, message->connection, err);
 }
 
 static int resume(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,

@@ -148,6 +148,33 @@ wait "$asking" || die "whoever waits for an answer gets none"
 [[ $(<answered) == "late, but here" ]] || die "the answer is $(<answered)"
 ok "$TEST_NAME/half closed"
 
+# A firewall at the other end is silent for as long as it takes.
+nsenter -t "$elsewhere" -n nft 'add table inet silent
+	add chain inet silent input { type filter hook input priority 0; }
+	add rule inet silent input tcp dport 7002 drop' || die "no nftables in the other network"
+start_program python3 -c 'import socket
+connection = socket.create_connection(("10.9.0.2", 7002))
+connection.sendall(b"at last")
+connection.recv(1)'
+opening=$PROGRAM_PID
+is_opening() { ss -Htn state syn-sent "dport = :7002" | grep -q 10.9.0.2; }
+wait_until 20 is_opening || die "no connection is being opened: $(tail -3 program.log)"
+dump "$opening" image-opening --tcp-established
+wait_until 20 is_gone "$opening" || die "the program that opens a connection is still there"
+is_opening && die "the connection is still being opened"
+restore_detached image-opening
+wait_until 20 is_opening || die "the connection is not being opened any more"
+nsenter -t "$elsewhere" -n python3 -c 'import socket
+listener = socket.create_server(("10.9.0.2", 7002))
+open("open", "w").close()
+open("opened", "wb").write(listener.accept()[0].recv(100))' &
+asked=$!
+wait_until 20 test -e open || die "nobody listens"
+nsenter -t "$elsewhere" -n nft delete table inet silent
+wait "$asked"
+[[ $(<opened) == "at last" ]] || die "what comes over the opened connection is $(<opened)"
+ok "$TEST_NAME/being opened"
+
 mkdir tmpfs
 mount -t tmpfs -o size=256k tmpfs tmpfs || die "no small file system"
 "$sealpoint" dump "$server" -o tmpfs/image --tcp-established --compress none >full.log 2>&1 && die "a dump to a full disk succeeds"
