@@ -11,8 +11,8 @@
 /* --- manifest.c --- */
 
 /**
- * Writes and syncs the manifest of the directory: what `given` says, and beyond it versions and the
- * list of files, which must be complete on disk; and if it has no id, also that, time and machine.
+ * Writes the manifest of the directory: what `given` says, and beyond it versions and the
+ * list of files, which must be complete; and if it has no id, also that, time and machine.
  */
 int sp_manifest_write(int dirfd, const Sealpoint__Manifest *given, struct sp_error *err);
 /** Reads the manifest of the checkpoint at `path` and checks it. Free with protobuf-c. */

@@ -245,14 +245,44 @@ static int refuse_rename(const struct sp_checkpoint_writer *writer, int code, st
 	return sp_fail_errno(err, code, "cannot rename %s to %s", writer->partial, writer->path);
 }
 
+static int sync_file(const struct sp_checkpoint_writer *writer, const char *name,
+                     struct sp_error *err)
+{
+	sp_cleanup_close int fd = openat(writer->dirfd, name, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || fsync(fd) < 0)
+		return sp_fail_errno(err, errno, "cannot sync %s/%s", writer->partial, name);
+	return 0;
+}
+
+/*
+ * Small files first begin to be written, so that they have their places on the disk when the large
+ * one is synced: a file system with a journal then syncs all of them by one commit.
+ */
+static int sync_all(const struct sp_checkpoint_writer *writer, struct sp_error *err)
+{
+	static const char *const names[] = {SP_IMAGE_PAGES, SP_IMAGE_PAGE_INDEX, SP_IMAGE_RECORDS,
+	                                    SP_IMAGE_MANIFEST};
+	int rc = 0;
+
+	for (size_t i = 1; i < SP_COUNT_OF(names); i++) {
+		sp_cleanup_close int fd = openat(writer->dirfd, names[i], O_RDONLY | O_CLOEXEC);
+
+		sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+	}
+	for (size_t i = 0; i < SP_COUNT_OF(names) && rc == 0; i++)
+		rc = sync_file(writer, names[i], err);
+	if (rc == 0 && fsync(writer->dirfd) < 0)
+		rc = sp_fail_errno(err, errno, "cannot sync %s", writer->partial);
+	return rc;
+}
+
 /* The one atomic step. */
 static int make_visible(struct sp_checkpoint_writer *writer, struct sp_error *err)
 {
 	unsigned how = writer->replaces ? RENAME_EXCHANGE : 0;
 	int rc;
 
-	if (fsync(writer->dirfd) < 0)
-		return sp_fail_errno(err, errno, "cannot sync %s", writer->partial);
 	if (renameat2(AT_FDCWD, writer->partial, AT_FDCWD, writer->path, how) < 0)
 		return refuse_rename(writer, errno, err);
 	rc = sync_parent(writer->path, err);
@@ -272,6 +302,8 @@ static int finish_files(struct sp_checkpoint_writer *writer, const Sealpoint__Ma
 		rc = sp_record_writer_finish(&writer->records, err);
 	if (rc == 0)
 		rc = sp_manifest_write(writer->dirfd, manifest, err);
+	if (rc == 0)
+		rc = sync_all(writer, err);
 	if (rc == 0)
 		rc = sp_interrupt_check(
 		        err); /* the last chance: from here on there is a checkpoint */

@@ -98,7 +98,10 @@ int sp_page_writer_drain(struct sp_page_writer *writer, struct sp_error *err);
  */
 void sp_page_writer_pause(struct sp_page_writer *writer);
 void sp_page_writer_resume(struct sp_page_writer *writer);
-/** Writes the index, syncs both files, frees the writer, also on failure. `stats` may be NULL. */
+/**
+ * Writes the index, frees the writer, also on failure. Both files are still to be synced. `stats`
+ * may be NULL.
+ */
 int sp_page_writer_finish(struct sp_page_writer *writer, struct sp_page_stats *stats,
                           struct sp_error *err);
 /** Stops the workers and frees everything; the files stay half written for the caller to remove. */

@@ -367,8 +367,6 @@ static int finish_files(struct sp_page_writer *writer, struct sp_error *err)
 	submit(writer, NULL);
 	if (sp_pool_finish(writer->pool, err) < 0)
 		return -err->code;
-	if (fsync(writer->fd) < 0)
-		return sp_fail_errno(err, errno, "cannot sync %s", SP_IMAGE_PAGES);
 	return sp_record_writer_finish(&writer->index, err);
 }
 

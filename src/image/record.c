@@ -55,7 +55,7 @@ int sp_record_writer_open(struct sp_record_writer *writer, int dirfd, const char
 int sp_record_writer_memory(struct sp_record_writer *writer, uint8_t **bytes, size_t *size,
                             struct sp_error *err)
 {
-	*writer = (struct sp_record_writer){.name = "memory", .in_memory = true};
+	*writer = (struct sp_record_writer){.name = "memory"};
 	writer->file = open_memstream((char **)bytes, size);
 	return writer->file ? 0 : sp_fail_errno(err, errno, "cannot write records to memory");
 }
@@ -95,8 +95,6 @@ int sp_record_writer_finish(struct sp_record_writer *writer, struct sp_error *er
 
 	if (fflush(file) != 0)
 		return sp_fail_errno(err, errno, "cannot write %s", writer->name);
-	if (!writer->in_memory && fsync(fileno(file)) < 0)
-		return sp_fail_errno(err, errno, "cannot sync %s", writer->name);
 	return 0;
 }
 

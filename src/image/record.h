@@ -33,7 +33,6 @@ struct sp_record_writer {
 	FILE *file;
 	char name[64]; /* for messages */
 	uint64_t offset;
-	bool in_memory;
 };
 
 /** Creates `name` in the directory. The writer is used by one thread. */
@@ -47,7 +46,7 @@ int sp_record_write(struct sp_record_writer *writer, enum sp_record_type type,
 /** The same with a message that is packed already: a record that was read. */
 int sp_record_write_packed(struct sp_record_writer *writer, enum sp_record_type type,
                            const uint8_t *payload, size_t size, struct sp_error *err);
-/** Flushes and syncs a file; closes in any case. */
+/** Flushes, and leaves it to the caller to sync; closes in any case. */
 int sp_record_writer_finish(struct sp_record_writer *writer, struct sp_error *err);
 void sp_record_writer_abandon(struct sp_record_writer *writer);
 

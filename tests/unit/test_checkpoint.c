@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 static int try_verify(const char *path)
@@ -30,6 +31,58 @@ static size_t count_entries(const char *path)
 }
 
 /* --- whole or not at all --- */
+
+/* What was synced, and renamed, since the string was emptied: a word for each. */
+static char order[4096];
+
+static void note(const char *step, const char *path)
+{
+	size_t length = strlen(order);
+	const char *name = strrchr(path, '/');
+
+	snprintf(order + length, sizeof(order) - length, "%s(%s) ", step, name ? name + 1 : path);
+}
+
+/* Both stand in front of the C library's. */
+int fsync(int fd)
+{
+	sp_cleanup_free char *self = sp_format("/proc/self/fd/%d", fd);
+	sp_cleanup_free char *path = NULL;
+
+	if (sp_read_link(AT_FDCWD, self, &path, NULL) == 0)
+		note("sync", path);
+	return (int)syscall(SYS_fsync, fd);
+}
+
+int renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned flags)
+{
+	note("rename", to);
+	return (int)syscall(SYS_renameat2, from_fd, from, to_fd, to, flags);
+}
+
+static void all_is_on_disk_before_it_can_be_seen(void **state)
+{
+	static const char *const before[] = {"sync(records.img)", "sync(pages.idx)",
+	                                     "sync(pages.img)", "sync(manifest)", "sync(saved."};
+	struct scratch scratch = scratch_make();
+	sp_cleanup_free struct fixture *fixture = new_fixture();
+	sp_cleanup_free char *path = in_scratch(&scratch, "saved");
+	const char *renamed;
+
+	order[0] = '\0';
+	write_fixture(fixture, path);
+	renamed = strstr(order, "rename(saved)");
+	assert_non_null(renamed);
+	for (size_t i = 0; i < SP_COUNT_OF(before); i++) {
+		const char *synced = strstr(order, before[i]);
+
+		if (!synced || synced > renamed)
+			fail_msg("no %s before the rename: %s", before[i], order);
+	}
+	/* and the name itself, before anybody is told */
+	assert_non_null(strstr(renamed, strrchr(scratch.path, '/') + 1));
+	scratch_remove(&scratch);
+}
 
 static void a_checkpoint_comes_back(void **state)
 {
@@ -526,6 +579,7 @@ static void a_chain_that_bites_its_tail_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(all_is_on_disk_before_it_can_be_seen),
 	        cmocka_unit_test(a_checkpoint_comes_back),
 	        cmocka_unit_test(pages_of_a_mapping_that_is_gone_do_not_count),
 	        cmocka_unit_test(an_empty_directory_is_replaced),
