@@ -371,6 +371,8 @@ static int prepare(struct dump *dump, struct sp_error *err)
 	if (!rc)
 		rc = sp_process_check(options->pid, err);
 	if (!rc)
+		rc = sp_process_check_tracees(options->pid, err);
+	if (!rc)
 		rc = sp_capability_need_checkpoint("read the files behind mappings", err);
 	/* Looked for again in the freeze, if in vain: a program in execve(2) has no code yet. */
 	if (!rc)

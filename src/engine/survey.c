@@ -156,6 +156,8 @@ static int stop(struct survey *survey, struct sp_error *err)
 	int rc = sp_process_check(options->pid, err);
 
 	if (!rc)
+		rc = collect(survey, sp_process_check_tracees(options->pid, err), err);
+	if (!rc)
 		rc = sp_capability_need_checkpoint("read the files behind mappings", err);
 	if (!rc)
 		sp_foothold_find(options->pid, (struct sp_range){0},

@@ -140,7 +140,7 @@ static bool is_thread_of(pid_t pid, pid_t tid)
  * A debugger: what it traces would be let go, and is not what a restored one expects. The kernel has
  * no list of tracees, but each names its tracer. Main threads only: who traces a process traces that.
  */
-static int check_tracees(pid_t pid, struct sp_error *err)
+int sp_process_check_tracees(pid_t pid, struct sp_error *err)
 {
 	sp_cleanup_dir DIR *processes = opendir("/proc");
 	struct dirent *entry;
@@ -202,7 +202,7 @@ int sp_process_check(pid_t pid, struct sp_error *err)
 	maps = sp_proc_open(pid, "maps", O_RDONLY, NULL);
 	if (maps == -EACCES || maps == -EPERM)
 		return refuse_permission(pid, err);
-	if (check_class(pid, err) || check_frozen(pid, err) || check_tracees(pid, err))
+	if (check_class(pid, err) || check_frozen(pid, err))
 		return -err->code;
 	return check_pid_namespace(pid, status, err);
 }

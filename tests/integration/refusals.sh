@@ -113,6 +113,11 @@ sleeping python3 tracer.py "$traced"
 wait_until 10 is_traced "$traced"
 refuses "a process that traces another one" "$sealpoint" dump "$SLEEPER" -o new -- \
 	"process $SLEEPER (python3) traces process $traced (sleeper)" "detach"
+if "$sealpoint" inspect "$SLEEPER" 2>&1 </dev/null | grep -q "traces process $traced"; then
+	ok "$TEST_NAME/inspect tells of a process that traces another one"
+else
+	not_ok "$TEST_NAME/inspect tells of a process that traces another one" "it does not"
+fi
 kill "$SLEEPER" "$traced"
 wait "$SLEEPER" "$traced"
 
