@@ -289,6 +289,7 @@ int sp_checkpoint_of_records(struct sp_checkpoint **checkpoint, uint8_t *bytes, 
 
 	sp_record_reader_memory(&reader, "memory", bytes, size);
 	rc = sp_checkpoint_read_records(made, &reader, err);
+	sp_record_reader_close(&reader);
 	if (rc < 0)
 		sp_checkpoint_close(made);
 	else

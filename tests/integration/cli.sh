@@ -237,6 +237,7 @@ expect_completion "inspect" help i
 expect_completion "--leave-running --leave-stopped" dump 1 --le
 expect_completion "--detach" restore saved --d
 expect_completion "saved" inspect sav
+expect_completion "dump" criu du
 expect_completion "none" dump 1 --compress n
 
 # --- installing ----------------------------------------------------------------------------------------
