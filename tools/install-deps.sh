@@ -8,7 +8,7 @@ build='gcc make pkg-config=pkg-config libc6-dev protobuf-c-compiler=protoc-c lib
 	libxxhash-dev libjansson-dev libnftables-dev'
 common='iproute2=ip nftables=nft procps=ps util-linux=unshare coreutils'
 test_="$common libcmocka-dev libpng-dev clang=clang g++=g++ libclang-rt-14-dev clang-format=clang-format gdb=gdb mandoc=mandoc
-	shellcheck=shellcheck python3=python3 redis-server=redis-server redis-tools=redis-cli sqlite3=sqlite3 nodejs=node
+	shellcheck=shellcheck python3=python3 redis-server=redis-server redis-tools=redis-cli nginx-light=nginx sqlite3=sqlite3 nodejs=node
 	default-jdk-headless=javac"
 demo="$common redis-server=redis-server redis-tools=redis-cli"
 bench="$common python3=python3 criu=criu"
