@@ -140,6 +140,8 @@ static int map_pages(struct sp_remote *remote, struct sp_error *err)
 
 /*
  * The first batch: its only call makes the data pages writable for the results of all that follow.
+ * Where the kernel refuses that, which it does for want of memory, the runner faults as it notes
+ * the refusal.
  */
 static int make_data_writable(struct sp_remote *remote, struct sp_error *err)
 {
@@ -148,6 +150,10 @@ static int make_data_writable(struct sp_remote *remote, struct sp_error *err)
 	                        PROT_READ | PROT_WRITE, 0, 0, 0);
 
 	remote->data_writable = !rc;
+	if (rc == -EFAULT)
+		return sp_fail(err, ENOMEM,
+		               "cannot make the temporary pages of process %d writable",
+		               remote->process->pid);
 	return rc;
 }
 

@@ -150,24 +150,32 @@ frozen_case "in a frozen control group of version 1" freezer freezer.state FROZE
 
 # A program at one of its limits has no room for the temporary pages. It is not harmed, and the way out works.
 cat >limited.py <<'P'
-import resource, sys, time
+import ctypes, mmap, resource, sys, time
 
-kind, field = {"as": (resource.RLIMIT_AS, "VmSize"), "data": (resource.RLIMIT_DATA, "VmData")}[sys.argv[1]]
+kind, field = {"as": (resource.RLIMIT_AS, "VmSize"), "data": (resource.RLIMIT_DATA, "VmData"),
+               "memlock": (resource.RLIMIT_MEMLOCK, "VmLck")}[sys.argv[1]]
+if sys.argv[1] == "memlock":
+    ctypes.CDLL(None).mlockall(2)  # MCL_FUTURE
+    locked = mmap.mmap(-1, 1 << 20)
 used = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(field))
-resource.setrlimit(kind, ((used + 64) << 10, resource.RLIM_INFINITY))
+resource.setrlimit(kind, ((used + 64) << 10, resource.getrlimit(kind)[1]))
+open("limited.ready", "w").write("ready")
 time.sleep(60)
 P
-is_limited() { # PID LIMIT
-	[[ $(prlimit --pid "$1" "--$2" --noheadings --raw --output SOFT) != unlimited && $(state_of "$1") == S ]]
-}
-for limit in as data; do
-	sleeping python3 limited.py $limit
-	wait_until 10 is_limited "$SLEEPER" $limit
+is_ready() { [[ -s limited.ready && $(state_of "$1") == S ]]; }
+for limit in as data memlock; do
+	# Locks of root have no limit.
+	as=()
+	[[ $limit != memlock ]] || as=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+	: >limited.ready
+	chmod 666 limited.ready
+	sleeping "${as[@]}" /usr/bin/python3 limited.py $limit
+	wait_until 10 is_ready "$SLEEPER" || die "the program at its limit of $limit is not ready"
 	refuses "a process at its limit of $limit" "$sealpoint" dump "$SLEEPER" -o new -- \
 		"process $SLEEPER (python3)" "has reached RLIMIT_${limit^^}" "prlimit --pid $SLEEPER --$limit="
 	[[ $(state_of "$SLEEPER") == S ]] || not_ok "$TEST_NAME/a process at its limit of $limit" "it does not sleep any more"
 	# shellcheck disable=SC2046,SC2091 # the command that it names is run, as it stands there
-	$(grep -o "prlimit --pid [^)]*" error)
+	"${as[@]}" $(grep -o "prlimit --pid [^)]*" error)
 	dump_and_reap "$SLEEPER" "limited-$limit"
 	for own in as=30000000 data=2000000; do
 		name="$TEST_NAME/restored at its limit of $limit, sealpoint with $own"
