@@ -142,7 +142,7 @@ static int save(struct sp_criu *criu, struct sp_error *err)
 	dump.directory = directory;
 	dump.replace = has_manifest(directory);
 	dump.parent = parent;
-	dump.timeout_s = criu->timeout_s;
+	dump.timeout_ns = criu->timeout_ns;
 	dump.memory_only = criu->command == SP_CRIU_PRE_DUMP;
 	dump.kinds.unlinked_file_limit = criu->ghost_limit;
 	dump.kinds.tcp_close = criu->tcp_close;
@@ -342,7 +342,7 @@ static int run(struct sp_cli *cli)
 	        .permitted = SP_ARRAY_OF(const struct sp_criu_option *),
 	        .scripts = SP_ARRAY_OF(char *),
 	        .ghost_limit = GHOST_LIMIT,
-	        .timeout_s = SP_DUMP_TIMEOUT_S,
+	        .timeout_ns = SP_DUMP_TIMEOUT_NS,
 	        .status_fd = -1,
 	        .verbosity = CRIU_VERBOSITY,
 	        .started_ns = sp_now_ns(),

@@ -45,7 +45,7 @@ struct sp_criu {
 	struct sp_array scripts; /* char *, absolute */
 	pid_t tree;
 	uint64_t ghost_limit;
-	unsigned timeout_s;
+	uint64_t timeout_ns;
 	bool leave_running, leave_stopped, track_memory;
 	bool detach, shell_job, tcp_close, tcp_established;
 	bool display_stats;

@@ -11,6 +11,7 @@
 #include "cli/criu.h"
 
 #include "base/array.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -99,7 +100,7 @@ static bool set_timeout(struct sp_criu *criu, const struct sp_criu_option *optio
 
 	if (!parse_number(criu, option, argument, 1, 86400, &number))
 		return false;
-	criu->timeout_s = (unsigned)number;
+	criu->timeout_ns = (uint64_t)number * SP_NS_PER_S;
 	return true;
 }
 

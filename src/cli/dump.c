@@ -1,8 +1,13 @@
 /* `sealpoint dump`: saves a running program. */
 #include "cli/saving.h"
 
+#include "base/clock.h"
+
 #include <stdio.h>
 #include <string.h>
+
+/* Less is no time at all. */
+#define TIMEOUT_LEAST_NS 1000000
 
 enum {
 	OPTION_LEAVE_RUNNING = SP_OPTION_LONG,
@@ -32,9 +37,9 @@ static const struct sp_option options[] = {
          "save memory while the program runs, and stop it only for\nwhat it writes meanwhile; with "
          "--leave-running not even\nfor all of that"},
         SP_OPTION_ROW_COMPRESS,
-        {OPTION_TIMEOUT, "timeout", "SECONDS",
+        {OPTION_TIMEOUT, "timeout", "TIME",
          "give up if the program cannot be stopped by then, or is\ntracked and has children all "
-         "the time; default 10"},
+         "the time: \"500ms\", \"2s\", \"5min\";\ndefault 10s"},
         {OPTION_UNLINKED_SIZE, "unlinked-limit", "SIZE",
          "how large a file without a name may be that is saved\nwith the program; default 1G"},
         {OPTION_TCP_ESTABLISHED, "tcp-established", NULL,
@@ -47,14 +52,14 @@ static const struct sp_option options[] = {
         {0},
 };
 
-static bool parse_timeout(struct sp_cli *cli, const char *text, unsigned *seconds)
+static bool parse_timeout(struct sp_cli *cli, uint64_t *nanoseconds)
 {
-	long number;
-
-	if (!sp_parse_number(cli, "--timeout", text, 1, 86400, &number))
+	if (!sp_parse_duration(cli, "--timeout", cli->argument, nanoseconds))
 		return false;
-	*seconds = (unsigned)number;
-	return true;
+	if (*nanoseconds >= TIMEOUT_LEAST_NS)
+		return true;
+	sp_usage_error(cli, "--timeout takes at least 1ms, not \"%s\"", cli->argument);
+	return false;
 }
 
 static bool apply_option(struct sp_cli *cli, struct sp_dump_options *dump, int option)
@@ -83,7 +88,7 @@ static bool apply_option(struct sp_cli *cli, struct sp_dump_options *dump, int o
 			dump->session = SP_CUT_ONCE;
 		return true;
 	case OPTION_TIMEOUT:
-		return parse_timeout(cli, cli->argument, &dump->timeout_s);
+		return parse_timeout(cli, &dump->timeout_ns);
 	case OPTION_UNLINKED_SIZE:
 		return sp_parse_size(cli, "--unlinked-limit", cli->argument,
 		                     &dump->kinds.unlinked_file_limit);

@@ -8,7 +8,7 @@ struct sp_dump_options sp_saving_defaults(struct sp_cli *cli)
 	return (struct sp_dump_options){
 	        .after = SP_RELEASE_RUN,
 	        .compression = SP_COMPRESS_DEFAULT,
-	        .timeout_s = SP_DUMP_TIMEOUT_S,
+	        .timeout_ns = SP_DUMP_TIMEOUT_NS,
 	        .kinds = {.unlinked_file_limit = SP_DUMP_UNLINKED_LIMIT},
 	        .log = &cli->log,
 	};

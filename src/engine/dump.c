@@ -176,7 +176,7 @@ static int refuse_tracked_tree(const struct dump *dump, pid_t child, struct sp_e
  */
 static int stop(struct dump *dump, struct sp_error *err)
 {
-	uint64_t deadline = sp_now_ns() + dump->options->timeout_s * SP_NS_PER_S;
+	uint64_t deadline = sp_now_ns() + dump->options->timeout_ns;
 	pid_t child;
 	int rc;
 
@@ -365,7 +365,7 @@ static int commit(struct dump *dump, struct sp_error *err)
 static int prepare(struct dump *dump, struct sp_error *err)
 {
 	const struct sp_dump_options *options = dump->options;
-	uint64_t deadline = sp_now_ns() + options->timeout_s * SP_NS_PER_S;
+	uint64_t deadline = sp_now_ns() + options->timeout_ns;
 	int rc = sp_raise_descriptor_limit(0, err);
 
 	if (!rc)

@@ -9,6 +9,7 @@
 #ifndef SEALPOINT_ENGINE_ENGINE_H
 #define SEALPOINT_ENGINE_ENGINE_H
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/cut.h"
@@ -30,7 +31,7 @@ struct sp_hook {
 
 /* --- dump --- */
 
-#define SP_DUMP_TIMEOUT_S 10
+#define SP_DUMP_TIMEOUT_NS (10 * SP_NS_PER_S)
 #define SP_DUMP_UNLINKED_LIMIT (1ULL << 30)
 
 struct sp_dump_options {
@@ -39,7 +40,7 @@ struct sp_dump_options {
 	bool replace; /* what is there is a checkpoint, and this one takes its place in one step */
 	enum sp_release after;       /* SP_RELEASE_KILL, SP_RELEASE_RUN or SP_RELEASE_STOP */
 	int compression;             /* zstd level or SP_COMPRESS_NONE */
-	unsigned timeout_s;          /* for stopping the threads */
+	uint64_t timeout_ns;         /* for stopping the threads */
 	enum sp_cut_session session; /* whether its writes are tracked */
 	const char *parent; /* a checkpoint to stand on, if the session allows it; NULL: none */
 	struct sp_cut

@@ -152,7 +152,7 @@ static int look(struct survey *survey, struct sp_error *err)
 static int stop(struct survey *survey, struct sp_error *err)
 {
 	const struct sp_survey_options *options = survey->options;
-	uint64_t deadline = sp_now_ns() + SP_DUMP_TIMEOUT_S * SP_NS_PER_S;
+	uint64_t deadline = sp_now_ns() + SP_DUMP_TIMEOUT_NS;
 	int rc = sp_process_check(options->pid, err);
 
 	if (!rc)

@@ -67,7 +67,7 @@ static int fill_in(pid_t pid, const struct sp_session *session, struct sp_tracki
 
 int sp_tracking_start(pid_t pid, struct sp_tracking_status *status, struct sp_error *err)
 {
-	uint64_t deadline = sp_now_ns() + SP_DUMP_TIMEOUT_S * SP_NS_PER_S;
+	uint64_t deadline = sp_now_ns() + SP_DUMP_TIMEOUT_NS;
 	struct sp_array vmas = SP_ARRAY_OF(struct sp_vma);
 	sp_cleanup_cut struct sp_cut cut;
 	int rc = sp_process_check(pid, err);

@@ -280,7 +280,7 @@ static int begin(struct sp_sampler *sampler, struct sp_error *err)
 	memcpy(sampler->held_id, found.id, sizeof(found.id));
 	if (rc == 0)
 		rc = sp_session_make(&sampler->session, sampler->pid, false,
-		                     sp_now_ns() + SP_DUMP_TIMEOUT_S * SP_NS_PER_S, err);
+		                     sp_now_ns() + SP_DUMP_TIMEOUT_NS, err);
 	if (rc < 0)
 		return rc;
 	rc = refresh_mappings(sampler, err);

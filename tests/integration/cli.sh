@@ -47,7 +47,11 @@ expect "wrong size" 2 '--unlinked-limit takes a size' "$sealpoint" dump 1 -o new
 expect "size beyond 64 bits" 2 '--unlinked-limit takes a size' \
 	"$sealpoint" dump 1 -o new --unlinked-limit 99999999999999T
 expect "wrong level" 2 '--compress takes a number' "$sealpoint" dump 1 -o new --compress best
-expect "wrong time" 2 '--timeout takes a number' "$sealpoint" dump 1 -o new --timeout 0
+expect "no time at all" 2 '--timeout takes at least 1ms' "$sealpoint" dump 1 -o new --timeout 0
+expect "wrong time" 2 '--timeout takes a time like 500ms, 2s' "$sealpoint" dump 1 -o new --timeout soon
+for time in 1ms 500ms 2s 5min 7; do # a process that is not there, but the time is right
+	expect "a timeout of $time" 1 'there is no process' "$sealpoint" dump 4194303 -o new --timeout "$time"
+done
 expect "two fates for the program" 2 'one of --kill, --leave-running' \
 	"$sealpoint" dump 1 -o new --leave-running --leave-stopped
 expect "core without a file" 2 '-o FILE' "$sealpoint" core somewhere

@@ -53,7 +53,7 @@ cp "$(command -v sleep)" sleeper
 exec_alone sh -c './sleeper 60; true' </dev/null >/dev/null 2>&1 &
 parent=$!
 child=$(child_of "$parent")
-refuses "a process with a child, tracked" "$sealpoint" dump "$parent" -o new --live --timeout 1 -- \
+refuses "a process with a child, tracked" "$sealpoint" dump "$parent" -o new --live --timeout 1s -- \
 	"process $parent (sh) has children, process $child (sleeper) among them" "--live" "wait until" "--timeout"
 kill "$child"
 

@@ -613,7 +613,7 @@ static void save(const char *directory, const char *parent, bool memory_only)
 	        .directory = directory,
 	        .after = SP_RELEASE_RUN,
 	        .compression = below(8) ? SP_COMPRESS_NONE : -5,
-	        .timeout_s = SP_DUMP_TIMEOUT_S,
+	        .timeout_ns = SP_DUMP_TIMEOUT_NS,
 	        .session = SP_CUT_TRACK,
 	        .parent = parent,
 	        .memory_only = memory_only,
