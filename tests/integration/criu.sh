@@ -104,6 +104,7 @@ fails "a word for a process" 'tree takes a number' "$criu" dump -t abc
 fails "one argument too many" '"x" is one argument too many' "$criu" restore x
 fails "wrong size" 'ghost-limit takes a size' "$criu" dump -t 1 --ghost-limit 10X
 fails "no images directory" 'images directory nowhere: No such file' "$criu" restore -D nowhere
+fails "two fates of connections" 'one of --tcp-established and --tcp-close' "$criu" dump -t 1 --tcp-established --tcp-close
 fails "no images" 'there are no images in' "$criu" restore -D nothing
 fails "no working directory" 'working directory nowhere' "$criu" restore -D nothing -W nowhere
 fails "no JSON" 'no option --json' "$criu" restore -D nothing --json
@@ -173,9 +174,29 @@ if command -v redis-server >/dev/null; then
 		[[ $(redis incr counter) == "$round" ]] || die "round $round: the counter is lost"
 		wait_until 10 no_connections 6000
 	done
+	ok "$TEST_NAME/redis, three times"
+
+	# A client that stays connected all the while.
+	exec {client}<>/dev/tcp/127.0.0.1/6000
+	talk() { # REQUEST: sets REPLY
+		printf '%s\r\n' "$1" >&"$client"
+		IFS= read -r -t 60 -u "$client" || die "$1: no answer on the connection"
+		REPLY=${REPLY%$'\r'}
+	}
+	talk "INCR counter"
+	[[ $REPLY == ":4" ]] || die "the counter is $REPLY"
+	mkdir connected
+	for round in 5 6 7; do
+		succeeds "redis: dump --tcp-established" "$criu" dump -t "$PROGRAM_PID" -D connected --tcp-established -o dump.log -v4
+		wait_until 30 is_gone "$PROGRAM_PID" || die "round $round: the server is still there"
+		succeeds "redis: restore --tcp-established" "$criu" restore -D connected --tcp-established -d -o restore.log -v4
+		talk "INCR counter"
+		[[ $REPLY == ":$round" ]] || die "round $round: the counter is $REPLY"
+	done
+	exec {client}>&-
 	redis shutdown nosave
 	wait_until 20 is_gone "$PROGRAM_PID" || die "the restored server does not shut down"
-	ok "$TEST_NAME/redis, three times"
+	ok "$TEST_NAME/redis with a client, three times"
 else
 	skip "$TEST_NAME/redis, three times" "there is no redis-server"
 fi

@@ -117,6 +117,28 @@ inspect 1 $$
 says "its own ancestors are no exception" "IN THE WAY OF A DUMP"
 ok "$TEST_NAME/others"
 
+# --- killed while it looks -----------------------------------------------------------------------------
+
+start_subject threads
+pid=$SUBJECT_PID
+proc_snapshot "$pid" maps >before
+# A stack may be larger than it was: docs/architecture.md, "Acting inside another process".
+mappings() { proc_mappings "$pid" | grep -v '\[stack\]'; }
+mappings >mappings_before
+same_mappings() { mappings | cmp -s - mappings_before; }
+for ((i = 0; i < 40; i++)); do
+	"$sealpoint" inspect "$pid" >/dev/null 2>&1 &
+	sleep "0.0$(printf %03d $((i * 12)))"
+	kill -9 $! 2>/dev/null
+	wait $!
+	[[ $(state_of "$pid") != [Tt] ]] || wait_until 5 eval "[[ \$(state_of $pid) != [Tt] ]]" || die "kill $i: it is stopped"
+done 2>/dev/null
+expect_same_snapshot "$pid" before "after 40 kills" maps
+wait_until 5 same_mappings || die "after 40 kills, mappings differ: $(mappings | diff mappings_before -)"
+let_go
+wait "$pid" || die "after 40 kills, the subject ends with $?: $(<out)"
+ok "$TEST_NAME/killed while it looks"
+
 # --- a directory of that name --------------------------------------------------------------------------
 
 start_subject basic
