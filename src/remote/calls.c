@@ -12,6 +12,10 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+/* A driver that does not stop for this many rounds may be frozen; if so each time, it is given up. */
+#define FROZEN_ROUNDS 1000
+#define FROZEN_LOOKS 8
+
 static int refuse_dead(const struct sp_remote *remote, struct sp_error *err)
 {
 	return sp_fail(err, ESRCH, "process %d ended while it was being worked on",
@@ -20,15 +24,23 @@ static int refuse_dead(const struct sp_remote *remote, struct sp_error *err)
 
 /*
  * Not a waitpid(2) that blocks: it would wait for ever for a leader whose process is killed, because
- * the other threads have to be collected first.
+ * the other threads have to be collected first, and for one whose control group is frozen. That may
+ * be for a moment only; a driver that is given up heals when its group is thawed.
  */
 static int next_stop(const struct sp_remote *remote, int *status, struct sp_error *err)
 {
-	unsigned round = 0;
+	unsigned round = 0, frozen = 0;
+	struct sp_error reason;
 	pid_t got;
 
-	while ((got = waitpid(remote->driver->tid, status, __WALL | WNOHANG)) == 0)
+	while ((got = waitpid(remote->driver->tid, status, __WALL | WNOHANG)) == 0) {
 		sp_process_wait_a_little(remote->process, &round);
+		if (round % FROZEN_ROUNDS)
+			continue;
+		frozen = sp_process_check_frozen(remote->process->pid, &reason) ? frozen + 1 : 0;
+		if (frozen == FROZEN_LOOKS)
+			return sp_fail(err, reason.code, "%s", reason.message);
+	}
 	if (got < 0 || !WIFSTOPPED(*status))
 		return refuse_dead(remote, err);
 	return 0;

@@ -105,7 +105,9 @@ bool sp_process_is_ending(const struct sp_process *process)
 
 int sp_signal_of_stop(int status)
 {
-	return status >> 16 ? 0 : WSTOPSIG(status);
+	bool is_signal = status >> 16 == 0 && WSTOPSIG(status) != (SIGTRAP | 0x80);
+
+	return is_signal ? WSTOPSIG(status) : 0;
 }
 
 /* Registers that only our stop has made what they are become what they would have been. */

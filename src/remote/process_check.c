@@ -91,7 +91,7 @@ static bool group_file_says(const char *mount, const char *group, const char *na
  * A process in a frozen control group can be stopped, and then does not run for us either: a remote
  * call would not end before somebody thaws the group.
  */
-static int check_frozen(pid_t pid, struct sp_error *err)
+int sp_process_check_frozen(pid_t pid, struct sp_error *err)
 {
 	sp_cleanup_free char *groups = NULL;
 	char *rest, *line;
@@ -106,7 +106,7 @@ static int check_frozen(pid_t pid, struct sp_error *err)
 			frozen = group_file_says("", group, "cgroup.events", "frozen 1") ||
 			         group_file_says("/unified", group, "cgroup.events", "frozen 1");
 		else if (group && strstr(line, ":freezer:"))
-			frozen = group_file_says("/freezer", group, "freezer.state", "FROZEN");
+			frozen = group_file_says("/freezer", group, "freezer.state", "FR");
 		if (frozen)
 			return sp_fail(err, EBUSY,
 			               "%s is frozen with its control group %s; thaw that first",
@@ -202,7 +202,7 @@ int sp_process_check(pid_t pid, struct sp_error *err)
 	maps = sp_proc_open(pid, "maps", O_RDONLY, NULL);
 	if (maps == -EACCES || maps == -EPERM)
 		return refuse_permission(pid, err);
-	if (check_class(pid, err) || check_frozen(pid, err))
+	if (check_class(pid, err) || sp_process_check_frozen(pid, err))
 		return -err->code;
 	return check_pid_namespace(pid, status, err);
 }
@@ -228,6 +228,8 @@ int sp_refuse_unstoppable(pid_t pid, pid_t tid, struct sp_error *err)
 	sp_cleanup_free char *call = NULL, *wchan = NULL;
 	long number = -1;
 
+	if (sp_process_check_frozen(pid, err))
+		return -err->code;
 	if (!sp_proc_read_thread(pid, tid, "syscall", &call, NULL, NULL) &&
 	    isdigit((unsigned char)*call))
 		number = strtol(call, NULL, 10);
