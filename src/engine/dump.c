@@ -29,6 +29,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <time.h>
+
+#define NOT_YET_PAUSE_NS 10000000 /* for the program to run, between two attempts */
 
 /* --- descriptors and state --- */
 
@@ -525,13 +528,20 @@ static int attempt(const struct sp_dump_options *options, struct sp_cut *cut, bo
 int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result,
             struct sp_error *err)
 {
-	uint64_t started = sp_now_ns();
+	uint64_t started = sp_now_ns(), deadline = started + options->timeout_ns;
 	sp_cleanup_cut struct sp_cut own;
 	struct sp_cut *cut = options->chain ? options->chain : &own;
 	int rc;
 
 	sp_cut_init(&own);
 	rc = attempt(options, cut, false, result, err);
+	while (rc == -SP_NOT_YET && sp_now_ns() < deadline && !sp_interrupt_check(err)) {
+		const struct timespec pause = {.tv_nsec = NOT_YET_PAUSE_NS};
+
+		*err = (struct sp_error){0};
+		nanosleep(&pause, NULL);
+		rc = attempt(options, cut, cut->active, result, err);
+	}
 	if (rc == -ESTALE && cut->active) {
 		sp_warn(options->log, "%s: saved once more, and stopped for longer", err->message);
 		*err = (struct sp_error){0};

@@ -73,6 +73,9 @@ struct sp_open_file {
 	bool map_writable;
 };
 
+/** A refusal with this errno is of a state that passes by itself: the dump tries again for a while. */
+#define SP_NOT_YET EINPROGRESS
+
 /** What saving a file may use. */
 struct sp_file_saver {
 	struct sp_page_writer *

@@ -2,8 +2,9 @@
  * Listening TCP sockets: address, options, backlog. They are bound and listening again as soon as a
  * restore opens its files, before the program runs; whoever connects waits in the backlog.
  *
- * Connections in the backlog that the program has not accepted yet are established connections and
- * are treated so: refused, or dropped with --tcp-close.
+ * Connections in the backlog that the program has not accepted yet have no descriptor by which they could
+ * be saved. They are refused, or dropped with --tcp-close; the dump tries again when the program has had
+ * the time to accept them.
  */
 #include "kinds/registry.h"
 
@@ -35,7 +36,7 @@ static int check_waiting(struct sp_file_saver *saver, const struct sp_open_file 
 		return 0;
 	sp_inet_address_text(&socket->local, text);
 	if (!saver->options->tcp_close)
-		return sp_fail(err, ENOTSUP,
+		return sp_fail(err, saver->options->tcp_established ? SP_NOT_YET : ENOTSUP,
 		               "%u connections to %s wait for the program to accept them; let it "
 		               "do so, or give --tcp-close to drop them",
 		               waiting, text);

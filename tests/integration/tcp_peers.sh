@@ -148,6 +148,36 @@ wait "$asking" || die "whoever waits for an answer gets none"
 [[ $(<answered) == "late, but here" ]] || die "the answer is $(<answered)"
 ok "$TEST_NAME/half closed"
 
+# What was not accepted yet has no descriptor: the dump waits until the program has accepted it.
+start_program python3 -c 'import os, socket, time
+listener = socket.create_server(("::", 7003), family=socket.AF_INET6)
+while not os.path.exists("accept"):
+    time.sleep(0.02)
+connection = listener.accept()[0]
+connection.sendall(connection.recv(100))
+time.sleep(1000)'
+accepting=$PROGRAM_PID
+wait_until 20 is_listening 7003 || die "the slow server does not start: $(tail -3 program.log)"
+nsenter -t "$elsewhere" -n python3 -c 'import socket
+connection = socket.create_connection(("fd09::1", 7003))
+open("connected", "w").close()
+connection.sendall(b"patience")
+open("echoed", "wb").write(connection.recv(100))' &
+patient=$!
+wait_until 20 test -e connected || die "the slow server cannot be reached"
+"$sealpoint" dump "$accepting" -o image-early --tcp-established --timeout 1 2>early.log && die "a connection is lost"
+grep -q '1 connections to .* wait for the program to accept them' early.log || die "waiting connections: $(<early.log)"
+"$sealpoint" dump "$accepting" -o image-accepted --tcp-established --timeout 60 >accepted.log 2>&1 </dev/null &
+dumping=$!
+has_begun() { ls -d image-accepted.partial-* >/dev/null 2>&1; }
+wait_until 20 has_begun || die "no dump: $(<accepted.log)"
+touch accept
+wait $dumping || die "the dump does not wait for a connection to be accepted: $(<accepted.log)"
+restore_detached image-accepted
+wait "$patient" || die "whoever was patient gets nothing"
+[[ $(<echoed) == patience ]] || die "the echo is $(<echoed)"
+ok "$TEST_NAME/not accepted yet"
+
 # A firewall at the other end is silent for as long as it takes.
 nsenter -t "$elsewhere" -n nft 'add table inet silent
 	add chain inet silent input { type filter hook input priority 0; }
