@@ -198,9 +198,11 @@ proc_mappings() { # PID
 		END { print start "-" end, prot, last }' "/proc/$1/maps" | grep -v vsyscall
 }
 
-# Resident kilobytes that a restore must bring back: anonymous and shared memory, not cached files.
+# Resident kilobytes that a restore must bring back: anonymous and shared memory, not cached files. The sums in status
+# lag behind on kernels before 6.2, those of the mappings do not.
 proc_resident() { # PID
-	awk '/^Rss(Anon|Shmem):/ { sum += $2 } END { print sum }' "/proc/$1/status"
+	awk '/^[0-9a-f]+-/ { shmem = $6 ~ "^(/memfd:|/dev/zero|/dev/shm/|/SYSV)" }
+		/^Rss:/ && shmem || /^Anonymous:/ && !shmem { sum += $2 } END { print sum + 0 }' "/proc/$1/smaps"
 }
 
 # Compares what /proc shows of a process with an earlier snapshot; ends the test if it stays different. It is given

@@ -10,7 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { OPTION_BACKEND = SP_OPTION_LONG };
+
 static const struct sp_option options[] = {
+        {OPTION_BACKEND, "backend", "NAME", "scan or soft-dirty; default: the best there is"},
         {SP_OPTION_QUIET, "quiet", NULL, "say nothing if all goes well"},
         {0},
 };
@@ -23,26 +26,26 @@ static int answer(struct sp_cli *cli, pid_t pid, const struct sp_tracking_status
 
 	sp_log_succeeded(&cli->log);
 	if (cli->json)
-		sp_print_json(json_pack("{s:i, s:b, s:s, s:I, s:i, s:I, s:I}", "pid", (int)pid,
-		                        "tracked", status->tracked, "session", id, "generation",
-		                        (json_int_t)status->generation, "holder",
-		                        (int)status->holder, "tracked_bytes",
-		                        (json_int_t)status->tracked_bytes, "written_bytes",
-		                        (json_int_t)status->written_bytes));
+		sp_print_json(json_pack(
+		        "{s:i, s:b, s:s, s:s, s:I, s:i, s:I, s:I}", "pid", (int)pid, "tracked",
+		        status->tracked, "backend", sp_session_backend_name(status->backend),
+		        "session", id, "generation", (json_int_t)status->generation, "holder",
+		        (int)status->holder, "tracked_bytes", (json_int_t)status->tracked_bytes,
+		        "written_bytes", (json_int_t)status->written_bytes));
 	if (cli->json || cli->log.quiet)
 		return SP_EXIT_OK;
 	printf("%s\n", words);
 	if (!status->tracked)
 		return SP_EXIT_OK;
-	printf("session %s, generation %" PRIu64 ", held by process %d\n", id, status->generation,
-	       status->holder);
+	printf("session %s, generation %" PRIu64 ", by %s, held by process %d\n", id,
+	       status->generation, sp_session_backend_name(status->backend), status->holder);
 	printf("%s of memory is tracked, %s was written since the last cut\n",
 	       sp_show_bytes(status->tracked_bytes).text,
 	       sp_show_bytes(status->written_bytes).text);
 	return SP_EXIT_OK;
 }
 
-static int act(struct sp_cli *cli, const char *verb, pid_t pid)
+static int act(struct sp_cli *cli, const char *verb, pid_t pid, enum sp_session_backend backend)
 {
 	struct sp_tracking_status status = {0};
 	struct sp_error err = {0};
@@ -50,7 +53,7 @@ static int act(struct sp_cli *cli, const char *verb, pid_t pid)
 	int rc;
 
 	if (!strcmp(verb, "start")) {
-		rc = sp_tracking_start(pid, &status, &err);
+		rc = sp_tracking_start(pid, backend, &status, &err);
 		snprintf(words, sizeof(words), "tracking the writes of process %d", pid);
 	} else if (!strcmp(verb, "stop")) {
 		rc = sp_tracking_stop(pid, &err);
@@ -68,10 +71,16 @@ static int run(struct sp_cli *cli)
 {
 	char **operands;
 	pid_t pid;
-	int status;
+	int option, status, backend = SP_SESSION_ANY;
 
-	if (sp_next_option(cli) != SP_OPTION_END)
-		return SP_EXIT_USAGE;
+	while ((option = sp_next_option(cli)) != SP_OPTION_END) {
+		if (option != OPTION_BACKEND)
+			return SP_EXIT_USAGE;
+		backend = sp_session_backend_by_name(cli->argument);
+		if (backend < 0)
+			return sp_usage_error(cli, "--backend takes scan or soft-dirty, not \"%s\"",
+			                      cli->argument);
+	}
 	operands = sp_operands(cli, (const char *const[]){"start|status|stop", "PID", NULL});
 	if (!operands)
 		return SP_EXIT_USAGE;
@@ -82,7 +91,7 @@ static int run(struct sp_cli *cli)
 		return SP_EXIT_USAGE;
 	if (!strcmp(operands[0], "start") && !sp_worker_begin(pid, false, &status))
 		return status;
-	return act(cli, operands[0], pid);
+	return act(cli, operands[0], pid, (enum sp_session_backend)backend);
 }
 
 const struct sp_command sp_command_track = {
@@ -95,6 +104,9 @@ const struct sp_command sp_command_track = {
                 "Dumps use the session that there is, and \"dump --track\", \"dump --parent\" and\n"
                 "pre-dump begin one by themselves; so this command is only for those who want\n"
                 "to begin earlier.\n\n"
+                "Without asynchronous write protection (Linux 6.7) the soft-dirty bits of the\n"
+                "page tables serve, if the kernel has them: the program is then stopped while\n"
+                "they are read.\n\n"
                 "The session is kept by a small process of its own. It ends with the program,\n"
                 "or with \"track stop\". \"track status\" tells what was written since the last\n"
                 "cut, without disturbing anybody.",

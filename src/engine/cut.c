@@ -104,10 +104,10 @@ static int find_or_make_session(struct sp_cut *cut, pid_t pid, enum sp_cut_sessi
 	if (rc == 0 && which != SP_CUT_IF_TRACKED) {
 		bool hold = which == SP_CUT_TRACK || sp_sessions_have_place();
 
-		rc = sp_session_make(&cut->session, pid, hold, deadline_ns, err);
+		rc = sp_session_make(&cut->session, pid, cut->backend, hold, deadline_ns, err);
 		cut->made = rc == 0;
 	}
-	cut->active = rc >= 0 && cut->session.uffd >= 0;
+	cut->active = rc >= 0 && cut->session.memory >= 0;
 	return rc < 0 ? rc : 0;
 }
 
@@ -356,13 +356,13 @@ static int take_protected(struct taker *taker, const struct sp_vma *vma, bool jo
 static int take_tracked(struct taker *taker, struct sp_vma *vma)
 {
 	bool joins = sp_scan_check(taker->populated.pagemap, vma->range) < 0;
-	int rc = sp_uffd_register(taker->cut->session.uffd, vma->range);
+	int rc = sp_uffd_register(taker->cut->session.memory, vma->range);
 
 	/* Only EBUSY says that it is somebody else's; else it has gone since the list was read. */
 	if (rc != -EBUSY)
 		vma->flags &= ~(uint32_t)SP_VMA_UFFD;
 	if (rc == 0 && joins)
-		rc = sp_uffd_unprotect(taker->cut->session.uffd, vma->range);
+		rc = sp_uffd_unprotect(taker->cut->session.memory, vma->range);
 	if (rc < 0)
 		return rc;
 	rc = take_protected(taker, vma, joins);
@@ -377,7 +377,7 @@ static int take_tracked(struct taker *taker, struct sp_vma *vma)
  */
 static void let_go(struct taker *taker, struct sp_vma *vma)
 {
-	int uffd = taker->cut->session.uffd;
+	int uffd = taker->cut->session.memory;
 
 	if (vma->flags & SP_VMA_UFFD && sp_uffd_register(uffd, vma->range) == 0 &&
 	    sp_uffd_unregister(uffd, vma->range) == 0)
@@ -397,7 +397,8 @@ static void add_uncovered(struct sp_cut *cut, const struct sp_array *vmas)
 	sp_ranges_normalize(&cut->changed);
 }
 
-int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, bool frozen, struct sp_error *err)
+static int take_by_scan(struct sp_cut *cut, const struct sp_array *vmas, bool frozen,
+                        struct sp_error *err)
 {
 	struct taker taker = {.cut = cut, .frozen = frozen};
 	int rc = sp_page_scan_open(&taker.populated, cut->session.pid, err);
@@ -405,10 +406,8 @@ int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, bool frozen, st
 	if (rc < 0)
 		return rc;
 	taker.regions = sp_alloc(REGIONS * sizeof(*taker.regions));
-	sp_array_clear(&cut->changed);
 	if (!frozen)
 		sp_array_clear(&cut->holes);
-	cut->written = 0;
 	for (size_t i = 0; i < vmas->count; i++) {
 		struct sp_vma *vma = sp_array_at(vmas, i);
 
@@ -418,10 +417,24 @@ int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, bool frozen, st
 		if (!sp_cut_tracks(vma) || take_tracked(&taker, vma) < 0)
 			sp_ranges_add(&cut->changed, vma->range);
 	}
-	add_uncovered(cut, vmas);
-	sp_ranges_add_all(&cut->taken, &cut->changed);
 	sp_page_scan_close(&taker.populated);
 	free(taker.regions);
+	return 0;
+}
+
+int sp_cut_take(struct sp_cut *cut, const struct sp_array *vmas, bool frozen, struct sp_error *err)
+{
+	int rc;
+
+	sp_array_clear(&cut->changed);
+	cut->written = 0;
+	rc = cut->session.backend == SP_SESSION_SOFT_DIRTY
+	             ? sp_cut_take_soft_dirty(cut, vmas, frozen, err)
+	             : take_by_scan(cut, vmas, frozen, err);
+	if (rc < 0)
+		return rc;
+	add_uncovered(cut, vmas);
+	sp_ranges_add_all(&cut->taken, &cut->changed);
 	return 0;
 }
 

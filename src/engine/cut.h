@@ -30,8 +30,9 @@ enum sp_cut_session {
 
 struct sp_cut {
 	struct sp_session session;
-	bool active;  /* there is a session */
-	bool made;    /* by this cut, and it ends with it */
+	enum sp_session_backend backend; /* of a session that this cut makes */
+	bool active;                     /* there is a session */
+	bool made;                       /* by this cut, and it ends with it */
 	char *parent; /* directory of what PARENT pages stand on; NULL: nothing */
 	uint8_t parent_id[SP_CHECKPOINT_ID_SIZE];
 	struct sp_array
@@ -78,6 +79,16 @@ int sp_cut_again(struct sp_cut *cut, struct sp_log *log, struct sp_error *err);
 /** A session that this cut has made does not end with it. */
 int sp_cut_keep_session(struct sp_cut *cut, struct sp_error *err);
 void sp_cut_end(struct sp_cut *cut);
+
+/**
+ * The take of a session with soft-dirty bits, for sp_cut_take(): a program that is not `frozen` is stopped
+ * for it.
+ */
+int sp_cut_take_soft_dirty(struct sp_cut *cut, const struct sp_array *vmas, bool frozen,
+                           struct sp_error *err);
+/** Adds the bytes of a mapping that such a session tracks, and those of them that were written. */
+int sp_cut_count_soft_dirty(pid_t pid, const struct sp_vma *vma, uint64_t *tracked,
+                            uint64_t *written, struct sp_error *err);
 
 /** True if writes to this mapping are seen: its pages belong to nobody else. */
 bool sp_cut_tracks(const struct sp_vma *vma);

@@ -517,8 +517,8 @@ static int attempt(const struct sp_dump_options *options, struct sp_cut *cut, bo
 	sp_file_table_init(&dump.files);
 	sp_tree_init(&dump.tree, options->pid);
 	rc = prepare(&dump, err);
-	dump.may_hold = cut->active && !again && options->after == SP_RELEASE_RUN &&
-	                !options->before_release.call;
+	dump.may_hold = cut->session.backend == SP_SESSION_SCAN && !again &&
+	                options->after == SP_RELEASE_RUN && !options->before_release.call;
 	if (!rc)
 		rc = options->memory_only ? save_memory_only(&dump, err) : save_program(&dump, err);
 	release(&dump);

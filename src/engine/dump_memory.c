@@ -197,7 +197,7 @@ static bool begin_hold(struct dump *dump)
 	const struct sp_hold_request request = {
 	        .pid = sp_dump_root(dump)->process.pid,
 	        .uffd = sp_steal_fd(&dump->hold_uffd),
-	        .asynchronous = dump->cut->session.uffd,
+	        .asynchronous = dump->cut->session.memory,
 	        .stash = &dump->stash,
 	        .pages = &dump->held.pages,
 	        .areas = &dump->held.areas,

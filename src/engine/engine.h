@@ -125,6 +125,7 @@ int sp_snapshot(const struct sp_snapshot_options *options, struct sp_snapshot_re
 
 struct sp_tracking_status {
 	bool tracked;
+	enum sp_session_backend backend;
 	uint8_t id[SP_SESSION_ID_SIZE];
 	uint64_t generation; /* of the last cut */
 	pid_t holder;
@@ -136,7 +137,8 @@ struct sp_tracking_status {
  * Begins to track the writes of a process: makes a session, and takes once, so that all mappings
  * are in it. EEXIST if there is a session already. `status` is filled in.
  */
-int sp_tracking_start(pid_t pid, struct sp_tracking_status *status, struct sp_error *err);
+int sp_tracking_start(pid_t pid, enum sp_session_backend backend, struct sp_tracking_status *status,
+                      struct sp_error *err);
 int sp_tracking_read_status(pid_t pid, struct sp_tracking_status *status, struct sp_error *err);
 /** Ends the session. ENOENT if there is none. */
 int sp_tracking_stop(pid_t pid, struct sp_error *err);

@@ -38,6 +38,20 @@ static uint64_t count_written(struct sp_page_scan *scan, struct sp_range range)
 	return bytes;
 }
 
+/* Adds what is tracked of a mapping, and what was written of that. */
+static int add_mapping(struct sp_tracking_status *status, const struct sp_session *session,
+                       struct sp_page_scan *scan, const struct sp_vma *vma, struct sp_error *err)
+{
+	if (session->backend == SP_SESSION_SOFT_DIRTY)
+		return sp_cut_count_soft_dirty(session->pid, vma, &status->tracked_bytes,
+		                               &status->written_bytes, err);
+	if (sp_scan_check(scan->pagemap, vma->range) < 0)
+		return 0;
+	status->tracked_bytes += sp_range_size(vma->range);
+	status->written_bytes += count_written(scan, vma->range);
+	return 0;
+}
+
 static int fill_in(pid_t pid, const struct sp_session *session, struct sp_tracking_status *status,
                    struct sp_error *err)
 {
@@ -49,23 +63,19 @@ static int fill_in(pid_t pid, const struct sp_session *session, struct sp_tracki
 		rc = sp_vma_list_read(pid, &vmas, err);
 	*status = (struct sp_tracking_status){
 	        .tracked = true,
+	        .backend = session->backend,
 	        .generation = session->generation,
 	        .holder = session->holder,
 	};
 	memcpy(status->id, session->id, sizeof(status->id));
-	for (size_t i = 0; i < vmas.count && rc == 0; i++) {
-		const struct sp_vma *vma = sp_array_at(&vmas, i);
-
-		if (sp_scan_check(scan.pagemap, vma->range) < 0)
-			continue;
-		status->tracked_bytes += sp_range_size(vma->range);
-		status->written_bytes += count_written(&scan, vma->range);
-	}
+	for (size_t i = 0; i < vmas.count && rc == 0; i++)
+		rc = add_mapping(status, session, &scan, sp_array_at(&vmas, i), err);
 	sp_vma_list_release(&vmas);
 	return rc;
 }
 
-int sp_tracking_start(pid_t pid, struct sp_tracking_status *status, struct sp_error *err)
+int sp_tracking_start(pid_t pid, enum sp_session_backend backend, struct sp_tracking_status *status,
+                      struct sp_error *err)
 {
 	uint64_t deadline = sp_now_ns() + SP_DUMP_TIMEOUT_NS;
 	struct sp_array vmas = SP_ARRAY_OF(struct sp_vma);
@@ -73,6 +83,7 @@ int sp_tracking_start(pid_t pid, struct sp_tracking_status *status, struct sp_er
 	int rc = sp_process_check(pid, err);
 
 	sp_cut_init(&cut);
+	cut.backend = backend;
 	if (rc == 0)
 		rc = sp_session_find_live(&cut.session, pid, err);
 	if (rc == 1)

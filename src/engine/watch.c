@@ -82,7 +82,7 @@ static struct sp_sample_mapping *mapping_at(const struct sp_array *mappings, uin
  */
 static bool joins(const struct sp_sampler *sampler, const struct sp_vma *vma)
 {
-	int uffd = sampler->session.uffd;
+	int uffd = sampler->session.memory;
 
 	if (!sp_cut_tracks(vma))
 		return false;
@@ -275,11 +275,17 @@ static int begin(struct sp_sampler *sampler, struct sp_error *err)
 	sampler->pagemap = sp_proc_open(sampler->pid, "pagemap", O_RDONLY, err);
 	rc = sampler->pagemap < 0 ? sampler->pagemap
 	                          : sp_session_find_live(&found, sampler->pid, err);
+	if (rc == 1 && found.backend == SP_SESSION_SOFT_DIRTY)
+		return sp_fail(
+		        err, EOPNOTSUPP,
+		        "the writes of %s are tracked by soft-dirty bits, which cannot be watched "
+		        "while it runs; end that first (sealpoint track stop %d)",
+		        sp_process_name(sampler->pid).text, sampler->pid);
 	sample->held = rc == 1;
 	sample->generation = found.generation;
 	memcpy(sampler->held_id, found.id, sizeof(found.id));
 	if (rc == 0)
-		rc = sp_session_make(&sampler->session, sampler->pid, false,
+		rc = sp_session_make(&sampler->session, sampler->pid, SP_SESSION_SCAN, false,
 		                     sp_now_ns() + SP_DUMP_TIMEOUT_NS, err);
 	if (rc < 0)
 		return rc;

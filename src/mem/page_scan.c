@@ -20,6 +20,7 @@
 
 /* Entries of /proc/PID/pagemap: Documentation/admin-guide/mm/pagemap.rst. */
 #define ENTRY_FRAME_MASK ((1ULL << 55) - 1)
+#define ENTRY_SOFT_DIRTY (1ULL << 55)
 #define ENTRY_GUARD (1ULL << 58) /* 6.15 */
 #define ENTRY_FILE (1ULL << 61)
 #define ENTRY_SWAP (1ULL << 62)
@@ -109,6 +110,12 @@ void sp_page_scan_use_pagemap(struct sp_page_scan *scan)
 	scan->zero_frame = find_zero_frame();
 }
 
+void sp_page_scan_use_soft_dirty(struct sp_page_scan *scan)
+{
+	sp_page_scan_use_pagemap(scan);
+	scan->soft_dirty = true;
+}
+
 void sp_page_scan_close(struct sp_page_scan *scan)
 {
 	if (scan->pagemap >= 0)
@@ -135,13 +142,17 @@ static uint64_t swap_categories(uint64_t entry)
 
 static uint64_t entry_categories(const struct sp_page_scan *scan, uint64_t entry)
 {
-	if (entry & ENTRY_PRESENT) {
-		bool zero = scan->zero_frame && (entry & ENTRY_FRAME_MASK) == scan->zero_frame;
+	bool zero = scan->zero_frame && (entry & ENTRY_FRAME_MASK) == scan->zero_frame;
+	uint64_t categories = 0;
 
-		return PAGE_IS_PRESENT | (entry & ENTRY_FILE ? PAGE_IS_FILE : 0) |
-		       (zero ? PAGE_IS_PFNZERO : 0);
-	}
-	return entry & ENTRY_SWAP ? swap_categories(entry) : 0;
+	if (entry & ENTRY_PRESENT)
+		categories = PAGE_IS_PRESENT | (entry & ENTRY_FILE ? PAGE_IS_FILE : 0) |
+		             (zero ? PAGE_IS_PFNZERO : 0);
+	else if (entry & ENTRY_SWAP)
+		categories = swap_categories(entry);
+	if (categories && scan->soft_dirty && entry & ENTRY_SOFT_DIRTY)
+		categories |= PAGE_IS_SOFT_DIRTY;
+	return categories;
 }
 
 /* Visits a range by its pagemap entries, joined to runs of the same categories. */

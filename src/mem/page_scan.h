@@ -14,6 +14,7 @@
 #include "base/kernel_abi.h"
 #include "base/range.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct sp_error;
@@ -22,6 +23,7 @@ struct sp_page_scan {
 	int pagemap;
 	uint64_t categories; /* that this kernel's PAGEMAP_SCAN knows; 0: it has no PAGEMAP_SCAN */
 	uint64_t zero_frame; /* of the zero page, where only pagemap is there to tell; 0: unknown */
+	bool soft_dirty;     /* PAGE_IS_SOFT_DIRTY is reported */
 	struct page_region *regions;
 };
 
@@ -39,6 +41,8 @@ int sp_page_scan_open(struct sp_page_scan *scan, pid_t pid, struct sp_error *err
  * Does without PAGEMAP_SCAN from here on; sp_page_scan_open() does so where the kernel has none.
  */
 void sp_page_scan_use_pagemap(struct sp_page_scan *scan);
+/** Reports PAGE_IS_SOFT_DIRTY as well, which only pagemap tells on all kernels that have it. */
+void sp_page_scan_use_soft_dirty(struct sp_page_scan *scan);
 void sp_page_scan_close(struct sp_page_scan *scan);
 /** Visits the populated pages of a page-aligned range; stops at the visitor's first error. */
 int sp_page_scan_walk(struct sp_page_scan *scan, struct sp_range range, sp_page_visitor visit,

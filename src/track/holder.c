@@ -1,5 +1,5 @@
 /*
- * The holder: a process that keeps a session's userfaultfd open between commands. It does nothing
+ * The holder: a process that keeps a session's descriptor open between commands. It does nothing
  * by itself: it waits for requests, and for the end of the program.
  */
 #include "track/holder.h"
@@ -35,7 +35,7 @@ bool sp_holder_peer_is_trusted(int socket)
 	       (peer.uid == geteuid() || peer.uid == 0);
 }
 
-static void reply(const struct holder *holder, int client, int status, bool with_uffd)
+static void reply(const struct holder *holder, int client, int status, bool with_memory)
 {
 	struct sp_holder_reply reply = {
 	        .version = SP_HOLDER_VERSION,
@@ -43,6 +43,7 @@ static void reply(const struct holder *holder, int client, int status, bool with
 	        .generation = holder->session.generation,
 	        .pid = holder->session.pid,
 	        .holder = getpid(),
+	        .backend = holder->session.backend,
 	};
 	union {
 		struct cmsghdr header;
@@ -52,7 +53,7 @@ static void reply(const struct holder *holder, int client, int status, bool with
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 
 	memcpy(reply.id, holder->session.id, sizeof(reply.id));
-	if (with_uffd) {
+	if (with_memory) {
 		message.msg_control = &control;
 		message.msg_controllen = sizeof(control);
 		control.header = (struct cmsghdr){
@@ -60,7 +61,7 @@ static void reply(const struct holder *holder, int client, int status, bool with
 		        .cmsg_level = SOL_SOCKET,
 		        .cmsg_type = SCM_RIGHTS,
 		};
-		memcpy(CMSG_DATA(&control.header), &holder->session.uffd, sizeof(int));
+		memcpy(CMSG_DATA(&control.header), &holder->session.memory, sizeof(int));
 	}
 	/* Whoever does not take the reply has gone, which the next round notices. */
 	sendmsg(client, &message, MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -8,10 +8,10 @@
 
 #include "track/session.h"
 
-#define SP_HOLDER_VERSION 4
+#define SP_HOLDER_VERSION 5
 
 enum sp_holder_request {
-	SP_HOLDER_HELLO, /* which session is this? The reply carries the userfaultfd. */
+	SP_HOLDER_HELLO, /* which session is this? The reply carries the descriptor of its memory. */
 	SP_HOLDER_CUT, /* raise the generation; the sender is the only one who may until it hangs up */
 	SP_HOLDER_KEEP, /* live on when the maker of the session hangs up */
 	SP_HOLDER_END,  /* the reply comes, then the holder ends */
@@ -27,8 +27,9 @@ struct sp_holder_reply {
 	int32_t status; /* 0 or a negative errno */
 	uint8_t id[SP_SESSION_ID_SIZE];
 	uint64_t generation;
-	int64_t pid;    /* of the program */
-	int64_t holder; /* in the pid namespace that the socket is named by */
+	int64_t pid;      /* of the program */
+	int64_t holder;   /* in the pid namespace that the socket is named by */
+	uint64_t backend; /* enum sp_session_backend */
 };
 
 /**

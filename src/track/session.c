@@ -4,7 +4,10 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "proc/capability.h"
+#include "proc/file.h"
 #include "proc/stat.h"
+#include "sealpoint/write_watch.h"
 #include "track/holder.h"
 #include "track/scan.h"
 
@@ -12,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,7 +137,7 @@ static int lock_run_directory(struct sp_error *err)
 
 /* --- talking with the holder --- */
 
-static int receive(int socket, struct sp_holder_reply *reply, int *uffd)
+static int receive(int socket, struct sp_holder_reply *reply, int *memory)
 {
 	union {
 		struct cmsghdr header;
@@ -157,15 +161,15 @@ static int receive(int socket, struct sp_holder_reply *reply, int *uffd)
 		return -ECONNRESET;
 	if (message.msg_controllen >= sizeof(control.header) &&
 	    control.header.cmsg_type == SCM_RIGHTS) {
-		if (uffd)
-			memcpy(uffd, CMSG_DATA(&control.header), sizeof(*uffd));
+		if (memory)
+			memcpy(memory, CMSG_DATA(&control.header), sizeof(*memory));
 	}
 	if (got != sizeof(*reply) || reply->version != SP_HOLDER_VERSION)
 		return -EPROTO;
 	return reply->status;
 }
 
-static int ask(struct sp_session *session, enum sp_holder_request request, int *uffd)
+static int ask(struct sp_session *session, enum sp_holder_request request, int *memory)
 {
 	struct sp_holder_message message = {SP_HOLDER_VERSION, request};
 	struct sp_holder_reply reply;
@@ -173,10 +177,11 @@ static int ask(struct sp_session *session, enum sp_holder_request request, int *
 
 	if (send(session->socket, &message, sizeof(message), MSG_NOSIGNAL) < 0)
 		return -errno;
-	rc = receive(session->socket, &reply, uffd);
+	rc = receive(session->socket, &reply, memory);
 	if (rc < 0)
 		return rc;
 	session->generation = reply.generation;
+	session->backend = (enum sp_session_backend)reply.backend;
 	session->holder = (pid_t)reply.holder;
 	memcpy(session->id, reply.id, sizeof(session->id));
 	return 0;
@@ -198,9 +203,9 @@ static int cannot_ask(const struct sp_session *session, int code, struct sp_erro
 /* Returns 1, or 0 if the holder has ended meanwhile. Closes the session on anything but 1. */
 static int greet(struct sp_session *session, struct sp_error *err)
 {
-	int rc = ask(session, SP_HOLDER_HELLO, &session->uffd);
+	int rc = ask(session, SP_HOLDER_HELLO, &session->memory);
 
-	if (rc == 0 && session->uffd >= 0)
+	if (rc == 0 && session->memory >= 0)
 		return 1;
 	sp_session_close(session);
 	return rc == -ECONNRESET || rc == -EPIPE ? 0 : cannot_ask(session, -rc, err);
@@ -235,14 +240,17 @@ int sp_session_find(struct sp_session *session, pid_t pid, struct sp_error *err)
 }
 
 /*
- * Of the ways to ask, only protection tells a lost address space by an errno of its own. Nothing is
- * mapped at this address; and if it were, one page would count as written.
+ * Of the ways to ask a userfaultfd, only protection tells a lost address space by an errno of its own.
+ * Nothing is mapped at this address; and if it were, one page would count as written. A pagemap ends.
  */
 bool sp_session_is_dead(const struct sp_session *session)
 {
 	const struct sp_range nowhere = {1 << 20, (1 << 20) + SP_PAGE_SIZE};
+	uint64_t entry;
 
-	return sp_uffd_unprotect(session->uffd, nowhere) == -ESRCH;
+	if (session->backend == SP_SESSION_SOFT_DIRTY)
+		return pread(session->memory, &entry, sizeof(entry), 0) == 0;
+	return sp_uffd_unprotect(session->memory, nowhere) == -ESRCH;
 }
 
 int sp_session_find_live(struct sp_session *session, pid_t pid, struct sp_error *err)
@@ -254,22 +262,48 @@ int sp_session_find_live(struct sp_session *session, pid_t pid, struct sp_error 
 
 /* --- beginning and end --- */
 
+static int begin(struct sp_session *session, pid_t pid, enum sp_session_backend backend, int memory,
+                 struct sp_error *err)
+{
+	*session = (struct sp_session){
+	        .pid = pid,
+	        .backend = backend,
+	        .memory = memory,
+	        .socket = -1,
+	};
+	if (getrandom(session->id, sizeof(session->id), 0) == sizeof(session->id))
+		return 0;
+	sp_session_close(session);
+	return sp_fail_errno(err, errno, "getrandom");
+}
+
 int sp_session_begin(struct sp_session *session, pid_t pid, int uffd, struct sp_error *err)
 {
 	int rc = sp_uffd_enable(uffd, SP_UFFD_ASYNC);
 
-	*session = SP_SESSION_NONE;
-	session->pid = pid;
-	session->uffd = uffd;
-	if (rc == 0 && getrandom(session->id, sizeof(session->id), 0) != sizeof(session->id))
-		rc = -errno;
 	if (rc == 0)
-		return 0;
-	sp_session_close(session);
-	return sp_fail_errno(err, -rc,
-	                     "cannot track the writes of %s: asynchronous write protection needs "
-	                     "Linux 6.7",
-	                     sp_process_name(pid).text);
+		return begin(session, pid, SP_SESSION_SCAN, uffd, err);
+	close(uffd);
+	*session = SP_SESSION_NONE;
+	return sp_fail_errno(err, -rc, "asynchronous write protection needs Linux 6.7");
+}
+
+int sp_session_begin_soft_dirty(struct sp_session *session, pid_t pid, struct sp_error *err)
+{
+	int pagemap;
+
+	*session = SP_SESSION_NONE;
+	if (sp_write_watch_probe(SP_WRITE_WATCH_SOFT_DIRTY, NULL) < 0)
+		return sp_fail(
+		        err, EOPNOTSUPP,
+		        "this kernel has no soft-dirty bits (MEM_SOFT_DIRTY), which serve where "
+		        "asynchronous write protection (Linux 6.7) is missing");
+	if (!sp_capability_have(CAP_SYS_ADMIN))
+		return sp_fail(err, EPERM,
+		               "with soft-dirty bits it takes root, or CAP_SYS_ADMIN: frame "
+		               "numbers have to be seen");
+	pagemap = sp_proc_open(pid, "pagemap", O_RDONLY, err);
+	return pagemap < 0 ? pagemap : begin(session, pid, SP_SESSION_SOFT_DIRTY, pagemap, err);
 }
 
 /* Binds the socket. */
@@ -305,7 +339,7 @@ static void become_holder(const struct sp_session *session, int listener, int pi
 {
 	struct sp_session held = *session;
 	int null = open("/dev/null", O_RDWR), first = 10;
-	int kept[] = {listener, pidfd, maker, session->uffd};
+	int kept[] = {listener, pidfd, maker, session->memory};
 	sigset_t none;
 
 	prctl(PR_SET_NAME, "sealpoint-hold");
@@ -325,7 +359,7 @@ static void become_holder(const struct sp_session *session, int listener, int pi
 	signal(SIGHUP, SIG_IGN);
 	if (chdir("/") < 0)
 		_exit(1);
-	held.uffd = kept[3];
+	held.memory = kept[3];
 	sp_holder_run(&held, kept[0], kept[1], kept[2]);
 }
 
@@ -354,7 +388,7 @@ int sp_session_hold(struct sp_session *session, int pidfd, struct sp_error *err)
 	}
 	waitpid(child, NULL, 0);
 	close(sp_steal_fd(&maker));
-	close(sp_steal_fd(&session->uffd));
+	close(sp_steal_fd(&session->memory));
 	rc = greet(session, err);
 	if (rc == 0)
 		return sp_fail(err, EIO, "the holder of the tracking session of %s ended at once",
@@ -371,9 +405,9 @@ int sp_session_keep(struct sp_session *session, struct sp_error *err)
 
 void sp_session_close(struct sp_session *session)
 {
-	sp_close_scope(&session->uffd);
+	sp_close_scope(&session->memory);
 	sp_close_scope(&session->socket);
-	session->uffd = session->socket = -1;
+	session->memory = session->socket = -1;
 }
 
 int sp_session_end(struct sp_session *session, struct sp_error *err)

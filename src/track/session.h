@@ -1,8 +1,13 @@
 /*
  * A tracking session: which pages of another process were written since the last cut.
  *
- * The session is a userfaultfd of that process: it exists as long as somebody holds it. Between
- * commands a small process does, the holder (holder.c): it ends with the program, or when it is
+ * The session is a descriptor of that process's memory, and exists as long as somebody holds it: a
+ * userfaultfd, whose asynchronous write protection tells (Linux 6.7). Where the kernel has none, the
+ * soft-dirty bits of the page tables do, and it is a pagemap, which tells nothing but whether that memory
+ * still exists. Those bits are read and cleared in two steps, for which the process has to stand still
+ * (engine/cut_soft_dirty.c).
+ *
+ * Between commands a small process holds the session, the holder (holder.c): it ends with the program, or when it is
  * told to, and is found through a socket in the run directory, /run/sealpoint or, for users,
  * $XDG_RUNTIME_DIR/sealpoint. As long as the session is not kept, it ends with the command that has
  * made it, too: whatever becomes of that command, nothing stays that nobody asked for.
@@ -26,16 +31,23 @@ struct sp_error;
 
 #define SP_SESSION_ID_SIZE 16
 
+enum sp_session_backend {
+	SP_SESSION_ANY,  /* the best that the kernel has */
+	SP_SESSION_SCAN, /* asynchronous write protection, PAGEMAP_SCAN */
+	SP_SESSION_SOFT_DIRTY, /* /proc/PID/clear_refs: anybody who writes to that as well is not noticed */
+};
+
 struct sp_session {
 	pid_t pid;
-	int uffd;
+	enum sp_session_backend backend;
+	int memory; /* a userfaultfd, or a pagemap */
 	int socket; /* to the holder; -1: there is none */
 	pid_t holder;
 	uint8_t id[SP_SESSION_ID_SIZE];
 	uint64_t generation; /* of the last cut; 0: none yet */
 };
 
-#define SP_SESSION_NONE ((struct sp_session){.uffd = -1, .socket = -1})
+#define SP_SESSION_NONE ((struct sp_session){.memory = -1, .socket = -1})
 #define sp_cleanup_session __attribute__((cleanup(sp_session_close)))
 
 /** False for a user who has no run directory: what only lasts as long as a command can do without. */
@@ -47,6 +59,11 @@ bool sp_sessions_have_place(void);
  */
 int sp_session_begin(struct sp_session *session, pid_t pid, int uffd, struct sp_error *err);
 /**
+ * Begins one with soft-dirty bits. EOPNOTSUPP if the kernel has none; EPERM without CAP_SYS_ADMIN: the
+ * page of zeros, which is never dirty, is known by its frame number only.
+ */
+int sp_session_begin_soft_dirty(struct sp_session *session, pid_t pid, struct sp_error *err);
+/**
  * Starts a holder for it, so that other commands find it. `pidfd` is of the same process; the holder
  * ends when that does, and when this session is closed. EEXIST if that process has a session already.
  */
@@ -55,11 +72,15 @@ int sp_session_hold(struct sp_session *session, int pidfd, struct sp_error *err)
 int sp_session_keep(struct sp_session *session, struct sp_error *err);
 
 /**
- * Makes a session of a process that has none, which it stops for a moment, until `deadline_ns` at the
+ * Makes a session of a process that has none, which it may stop for a moment, until `deadline_ns` at the
  * latest. `hold`: it is given to a holder, so that others find it.
  */
-int sp_session_make(struct sp_session *session, pid_t pid, bool hold, uint64_t deadline_ns,
-                    struct sp_error *err);
+int sp_session_make(struct sp_session *session, pid_t pid, enum sp_session_backend backend,
+                    bool hold, uint64_t deadline_ns, struct sp_error *err);
+/** "scan", "soft-dirty", as `sealpoint check` calls them. */
+const char *sp_session_backend_name(enum sp_session_backend backend);
+/** The backend of that name, or -1. */
+int sp_session_backend_by_name(const char *name);
 
 /**
  * Finds the session of a process. Returns 1 if there is one, 0 if not. EPERM if what answers at its

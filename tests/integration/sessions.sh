@@ -24,7 +24,7 @@ expect_full() { # CASE WORDS
 	ok "$TEST_NAME/$1"
 }
 
-status_of() { "$sealpoint" track status "$pid" --json | sed -n "s/.*\"$1\": \"\?\([0-9a-z]*\).*/\1/p"; }
+status_of() { "$sealpoint" track status "$pid" --json | sed -n "s/.*\"$1\": \"\?\([0-9a-z-]*\).*/\1/p"; }
 
 # Starts a program that becomes another one when there is a trigger. Sets pid. Its words on the command line tell nothing:
 # those who start it have them too, before they become it.
@@ -157,3 +157,22 @@ wait_until 10 is_sleep || die "no sleep"
 "$sealpoint" track start "$pid" --quiet || die "cannot begin to track the program after execve"
 ok "$TEST_NAME/track after execve"
 kill -KILL "$pid"
+
+# The other way to track, where the kernel has it.
+start_subject writing
+pid=$SUBJECT_PID
+if "$sealpoint" check | grep -q 'yes tracking: soft-dirty'; then
+	"$sealpoint" track start "$pid" --backend soft-dirty --quiet || die "cannot track with soft-dirty bits"
+	[[ $(status_of backend) == soft-dirty ]] || die "tracked by $(status_of backend)"
+	dump "$pid" "c$images" --leave-running
+	expect_delta "soft-dirty bits"
+else
+	"$sealpoint" track start "$pid" --backend soft-dirty >wrong.log 2>&1 && die "tracked by bits that are not there"
+	grep -q "process $pid .* no soft-dirty bits" wrong.log || die "refused with: $(<wrong.log)"
+	[[ $(status_of tracked) == false ]] || die "a session stays that could not be made"
+fi
+"$sealpoint" track start "$pid" --backend hashing >wrong.log 2>&1 && die "a backend that does not exist"
+grep -q 'takes scan or soft-dirty' wrong.log || die "refused with: $(<wrong.log)"
+kill -KILL "$pid"
+wait "$pid" 2>/dev/null
+ok "$TEST_NAME/backends"

@@ -72,7 +72,7 @@ static void a_mapping_of_the_session_is_its_own(void **state)
 
 	begin(&cut);
 	range = map_pages();
-	assert_int_equal(sp_uffd_register(cut.session.uffd, range), 0);
+	assert_int_equal(sp_uffd_register(cut.session.memory, range), 0);
 	assert_int_equal(take(&cut, range).flags, 0);
 	munmap((void *)(uintptr_t)range.start, sp_range_size(range));
 }

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include "unit/skip.h"
+#include "unit/huge_pages.h"
 
 #define PAGES 16
 
@@ -228,6 +228,7 @@ static void huge_pages_are_noted(void **state)
 		skip_because("the kernel gives no transparent huge page");
 	save((void *)huge, &saved);
 	sp_vma_to_record(sp_array_at(&saved.vmas, 0), getpid(), &record);
+	skip_unless_huge_pages_are_told();
 	assert_int_equal(record.n_huge, 2);
 	assert_int_equal(record.huge[0], huge);
 	assert_int_equal(record.huge[1], huge + SP_HUGE_PAGE_SIZE);

@@ -11,7 +11,7 @@
 #include <sys/ioctl.h>
 
 #include <cmocka.h>
-#include "unit/skip.h"
+#include "unit/huge_pages.h"
 
 #define PAGES 16
 
@@ -220,6 +220,7 @@ static void huge_pages_are_told(void **state)
 	if (madvise((void *)huge, SP_HUGE_PAGE_SIZE, MADV_POPULATE_WRITE) < 0 ||
 	    madvise((void *)huge, SP_HUGE_PAGE_SIZE, MADV_COLLAPSE) < 0)
 		skip_because("the kernel gives no transparent huge page");
+	skip_unless_huge_pages_are_told();
 	scan(&pages, memory, count, 1);
 	assert_int_equal(pages.categories[(huge - (uintptr_t)memory) / SP_PAGE_SIZE],
 	                 PAGE_IS_PRESENT | PAGE_IS_HUGE);

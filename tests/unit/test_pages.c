@@ -278,8 +278,8 @@ static void zero_pages_are_the_work_of_several_threads(void **state)
 		                 0);
 	finish_writer(writer, NULL);
 	store = open_store(&scratch, NULL);
-	assert_int_equal(
-	        sp_page_store_load(store, object, pages_range(0, 50000), &sink, 2, &err), 0);
+	assert_int_equal(sp_page_store_load(store, object, pages_range(0, 50000), &sink, 2, &err),
+	                 0);
 	sp_page_store_close(store);
 	scratch_remove(&scratch);
 }

@@ -347,7 +347,7 @@ static void from_a_held_session_nothing_is_taken(void **state)
 	uint64_t before;
 
 	tell(WRITE, 0, PAGES);
-	if (sp_tracking_start(child, &status, &err))
+	if (sp_tracking_start(child, SP_SESSION_SCAN, &status, &err))
 		fail_msg("%s", err.message);
 	before = generation();
 	tell(WRITE, 0, 4);
@@ -374,7 +374,7 @@ static void the_end_of_a_held_session_is_told(void **state)
 	struct sp_error err = {0};
 
 	tell(WRITE, 0, PAGES);
-	assert_int_equal(sp_tracking_start(child, &status, &err), 0);
+	assert_int_equal(sp_tracking_start(child, SP_SESSION_SCAN, &status, &err), 0);
 	open_sampler(&sampler);
 	assert_int_equal(sp_tracking_stop(child, &err), 0);
 	assert_false(is_registered());

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Unpacks the newest cloud kernel 6.12 of Debian: `kernel.sh DIRECTORY`. Nothing is installed on this machine.
+# Unpacks the newest cloud kernel of Debian that has this version: `kernel.sh 6.12 DIRECTORY`. Nothing is installed on this machine.
 # Afterwards DIRECTORY has vmlinuz, config and lib/modules. Does nothing if it is there already.
 set -eu
-directory=$(realpath -m "$1")
+version=$1 directory=$(realpath -m "$2")
 [[ ! -d $directory ]] || exit 0
 
 scratch=$directory.partial
@@ -10,7 +10,7 @@ rm -rf "$scratch"
 mkdir -p "$scratch"
 cd "$scratch"
 
-newest() { apt-cache pkgnames linux-image-6.12 | grep -x 'linux-image-6\.12\..*+deb12-cloud-amd64' | sort -V | tail -n 1; }
+newest() { apt-cache pkgnames "linux-image-$version." | grep -E '^linux-image-[^-]*(-[0-9]+)?-cloud-amd64$' | sort -V | tail -n 1; }
 download() { [[ -n $(newest) ]] && apt-get -q -q -o APT::Sandbox::User=root download "$(newest)"; }
 
 # The lists may be older than what the mirror still has.

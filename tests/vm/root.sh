@@ -8,8 +8,9 @@ shopt -s nullglob
 kernel=$(realpath "$1")
 shift
 packages='bash dash coreutils util-linux mount procps iproute2 grep sed mawk findutils diffutils tar kmod'
-modules='unix_diag inet_diag tcp_diag udp_diag raw_diag netlink_diag af_packet_diag zram zsmalloc lz4_compress
-	lz4_decompress lz4hc_compress 842_compress 842_decompress'
+modules='virtio virtio_ring virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_console
+	unix_diag inet_diag tcp_diag udp_diag raw_diag netlink_diag af_packet_diag zram zsmalloc lz4_compress
+	lz4_decompress lz4hc_compress 842_compress 842_decompress lzo_compress lzo_decompress lzo lzo-rle'
 python=(/usr/lib/python3.*/)
 
 commands() {

@@ -4,12 +4,12 @@
 #	tests/vm/run.sh [SELECTION...]
 #
 # The guest is an x86_64 that qemu emulates (no /dev/kvm is needed, and its processor is another than this one), with
-# the newest cloud kernel 6.12 of Debian (kernel.sh). Its root is an archive of files of this machine (root.sh) in
+# a cloud kernel of Debian (kernel.sh): 6.12, or VM_KERNEL (6.1 is that of Debian 12). Its root is an archive of files of this machine (root.sh) in
 # memory; programs find there what they find here. The first process (init) runs guest.sh, and the machine ends:
 #
 # - `sealpoint check`;
-# - tests/run.sh with the selection, by default write tracking, for the backends that this kernel lacks, and a few
-#   subjects in mode "kill";
+# - tests/run.sh with the selection, by default write tracking, for the backends that this kernel lacks (those that 6.1
+#   has alone too), and a few subjects in modes "kill" and "delta";
 # - subjects that were dumped there arrive here (travel.sh): kernel, vDSO and the layout of extended registers
 #   differ; those that were dumped here are refused there, where the processor has fewer features.
 #
@@ -19,11 +19,13 @@ set -u
 TOP=$(cd "$(dirname "$0")/../.." && pwd)
 BUILD=$(cd "$TOP" && realpath -m "${BUILD:-build}")
 tracking="unit/test_scan unit/test_write_watch"
-TESTS=${*:-$tracking subject/basic/kill subject/threads/kill subject/sealed/kill subject/epoll/kill subject/unix_listen/kill}
+TESTS=${*:-$tracking subject/basic/kill subject/threads/kill subject/sealed/kill subject/epoll/kill subject/unix_listen/kill
+	subject/writing/delta subject/pages/delta subject/file_mappings/delta}
 TRAVELLERS=${VM_TRAVELLERS:-basic vdso_clock registers threads signals timers blocked_calls pages epoll sealed}
 TRAVEL=$BUILD/vm/travel
 export TOP BUILD
-vm=$BUILD/vm
+version=${VM_KERNEL:-6.12}
+vm=$BUILD/vm/$version
 # The emulated processor has no feature that a program could begin to use there and miss on this machine.
 processor=max,-mpx
 grep -qw pku /proc/cpuinfo || processor+=,-pku
@@ -79,7 +81,8 @@ all() {
 	"$TOP/tests/vm/travel.sh" arrive "$TRAVEL/to-host" $TRAVELLERS | as_results host
 }
 
-"$TOP/tests/vm/kernel.sh" "$vm/kernel" || exit
+mkdir -p "$vm"
+"$TOP/tests/vm/kernel.sh" "$version" "$vm/kernel" || exit
 rm -rf "$TRAVEL"
 mkdir -p "$TRAVEL"/to-{guest,host}
 all | tee "$vm/results"

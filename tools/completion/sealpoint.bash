@@ -27,6 +27,10 @@ _sealpoint() {
 		mapfile -t COMPREPLY < <(compgen -W "none 1 3 9 19" -- "$word")
 		return
 		;;
+	--backend)
+		mapfile -t COMPREPLY < <(compgen -W "scan soft-dirty" -- "$word")
+		return
+		;;
 	--pid)
 		mapfile -t COMPREPLY < <(compgen -W "$(cd /proc && printf '%s\n' [0-9]*)" -- "$word")
 		return
