@@ -301,8 +301,7 @@ const struct sp_criu_option sp_criu_options[] = {
         {"evasive-devices", 0, NULL, BOTH, permit, NONE,
          "a device whose path leads elsewhere is refused by name"},
         {"link-remap", 0, NULL, BOTH, permit, NONE,
-         "a file that has lost its name but has others is found by one of them, or refused by "
-         "name"},
+         "a file that has lost its name but has another is refused by name"},
         {"force-irmap", 0, NULL, DUMP, permit, NONE,
          "a watch whose file cannot be found is refused by name"},
         {"ext-unix-sk", 'x', "[INODE]", BOTH, permit, NONE,

@@ -207,7 +207,9 @@ fi
 start_subject basic
 pid=$SUBJECT_PID
 mkdir images work
-succeeds "dump" "$criu" dump -t "$pid" -D images -R
+succeeds "dump" "$criu" dump -t "$pid" -D images -R -W work -o log --link-remap --file-locks
+grep -q '^Warn: --link-remap has no effect yet' work/log || die "--link-remap is ignored without a word: $(<work/log)"
+! grep -q -e '--file-locks' work/log || die "what has nothing to do is warned of: $(<work/log)"
 before=$(cksum images/sealpoint/manifest)
 "$criu" dump -t $$ -D images -W work -o log -v0 >output 2>error && die "this shell was saved"
 [[ ! -s error && ! -s work/log ]] || die "with -v0 there is output: $(cat error work/log)"
