@@ -103,9 +103,11 @@ static void note_ended(struct tree *tree, pid_t pid)
 		nanosleep(&(struct timespec){.tv_nsec = ENDING_PAUSE_NS}, NULL);
 }
 
+/* What serves the root serves its child, more often than not; if not, that is seen in time. */
 static int stop_child(struct tree *tree, pid_t pid, uint64_t deadline_ns, struct sp_error *err)
 {
 	struct sp_process process;
+	struct task *task;
 	int rc = sp_process_seize(&process, pid, deadline_ns, err);
 
 	if (rc == -ESRCH && sp_now_ns() < deadline_ns) {
@@ -113,9 +115,12 @@ static int stop_child(struct tree *tree, pid_t pid, uint64_t deadline_ns, struct
 		*err = (struct sp_error){0};
 		return 0;
 	}
-	if (!rc)
-		add_task(tree, pid)->process = process;
-	return rc;
+	if (rc)
+		return rc;
+	task = add_task(tree, pid);
+	task->process = process;
+	task->foothold = sp_tree_root(tree)->foothold;
+	return 0;
 }
 
 /* The children of one process that are not known yet. Returns how many there were, or an error. */

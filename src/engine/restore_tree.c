@@ -79,10 +79,12 @@ static void free_task(struct task *task)
 void sp_restore_list_tasks(struct restore *restore)
 {
 	const struct sp_checkpoint *checkpoint = restore->checkpoint;
+	struct task *task = NULL;
 
 	for (size_t i = 0; i < checkpoint->processes.count; i++) {
 		const Sealpoint__Process *record = sp_array_pointer(&checkpoint->processes, i);
-		struct task *task = add_task(restore, (pid_t)record->pid);
+
+		task = add_task(restore, (pid_t)record->pid);
 
 		task->record = record;
 		task->leads_session = record->sid == record->pid;
@@ -98,6 +100,15 @@ void sp_restore_list_tasks(struct restore *restore)
 		const Sealpoint__Thread *thread = sp_array_pointer(&checkpoint->threads, i);
 
 		sp_array_append(&find_task(restore, (pid_t)thread->pid)->threads, &thread);
+	}
+	for (size_t i = 0; i < checkpoint->vmas.count; i++) {
+		const Sealpoint__Vma *vma = sp_array_pointer(&checkpoint->vmas, i);
+
+		if (!task || task->pid != (pid_t)vma->pid)
+			task = find_task(restore, (pid_t)vma->pid);
+		if (!task->memory.end_vma)
+			task->memory.first_vma = i;
+		task->memory.end_vma = i + 1;
 	}
 }
 

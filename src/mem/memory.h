@@ -87,6 +87,8 @@ struct sp_memory_build {
 	const Sealpoint__Process *process;
 	struct sp_remote *remote; /* the stub */
 	const int *fds;           /* by OpenFile.id: number in the stub of the file to map */
+	/* Its mappings are among checkpoint->vmas[first_vma...end_vma); both 0: of them all. */
+	size_t first_vma, end_vma;
 	struct sp_log *log;
 	/* where the stub's own vDSO and vvar were parked (sp_vdso_park), 0 if it has none */
 	struct sp_range parked_vdso, parked_vvar;

@@ -13,8 +13,11 @@
 const Sealpoint__Vma *sp_next_vma(const struct sp_memory_build *build, size_t *index)
 {
 	const struct sp_array *vmas = &build->checkpoint->vmas;
+	size_t end = build->end_vma ? build->end_vma : vmas->count;
 
-	while (*index < vmas->count) {
+	if (*index < build->first_vma)
+		*index = build->first_vma;
+	while (*index < end) {
 		const Sealpoint__Vma *vma = sp_array_pointer(vmas, (*index)++);
 
 		if (vma->pid == build->process->pid)

@@ -50,7 +50,7 @@ enum sp_release {
 int sp_process_check(pid_t pid, struct sp_error *err);
 /** Says whether its control group is not frozen: if it is, nothing runs in the process, for us either. */
 int sp_process_check_frozen(pid_t pid, struct sp_error *err);
-/** Says whether it traces no other process. Looks at all processes there are. */
+/** Says whether neither it nor a descendant traces another process. Looks at all processes there are. */
 int sp_process_check_tracees(pid_t pid, struct sp_error *err);
 
 /**

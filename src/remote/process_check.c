@@ -129,16 +129,25 @@ static int check_class(pid_t pid, struct sp_error *err)
 	               sp_process_name(pid).text);
 }
 
-static bool is_thread_of(pid_t pid, pid_t tid)
+/* Is this a thread of the process, or of one that descends from it? `*owner` becomes its process. */
+static bool belongs_to(pid_t pid, pid_t tid, pid_t *owner)
 {
-	sp_cleanup_free char *path = sp_format("/proc/%d/task/%d", pid, tid);
+	sp_cleanup_free char *status = NULL;
+	struct sp_stat stat = {.ppid = 0};
+	pid_t ancestor;
 
-	return access(path, F_OK) == 0;
+	if (sp_status_read(tid, tid, &status, NULL))
+		return false;
+	*owner = ancestor = (pid_t)status_number(status, "Tgid", tid);
+	while (ancestor != pid && ancestor > 1 && !sp_stat_read(ancestor, ancestor, &stat, NULL))
+		ancestor = stat.ppid;
+	return ancestor == pid;
 }
 
 /*
- * A debugger: what it traces would be let go, and is not what a restored one expects. The kernel has
- * no list of tracees, but each names its tracer. Main threads only: who traces a process traces that.
+ * A debugger, or one among the descendants: what it traces would be let go, and is not what a restored
+ * one expects. The kernel has no list of tracees, but each names its tracer. Main threads only: who
+ * traces a process traces that.
  */
 int sp_process_check_tracees(pid_t pid, struct sp_error *err)
 {
@@ -147,16 +156,16 @@ int sp_process_check_tracees(pid_t pid, struct sp_error *err)
 
 	while (processes && (entry = readdir(processes))) {
 		sp_cleanup_free char *status = NULL;
-		pid_t other = atoi(entry->d_name);
+		pid_t other = atoi(entry->d_name), owner;
 		long tracer = 0;
 
 		if (other > 0 && other != pid && !sp_status_read(other, other, &status, NULL))
 			tracer = status_number(status, "TracerPid", 0);
-		if (tracer > 0 && is_thread_of(pid, (pid_t)tracer))
+		if (tracer > 0 && belongs_to(pid, (pid_t)tracer, &owner))
 			return sp_fail(err, ENOTSUP,
 			               "%s traces %s, which a restored one would not; let it "
 			               "detach first",
-			               sp_process_name(pid).text, sp_process_name(other).text);
+			               sp_process_name(owner).text, sp_process_name(other).text);
 	}
 	return 0;
 }
