@@ -32,6 +32,21 @@ start_subject working
 dump_and_reap "$SUBJECT_PID" image
 taken_well restore restore "$rounds" "$SUBJECT_PID" scratch "$sealpoint" restore image --detach
 
+# A tree of processes, which end with the first of them.
+for what in dump restore; do
+	rm -f heartbeat
+	start_subject crew
+	pid=$SUBJECT_PID
+	if [[ $what == dump ]]; then
+		taken_well "dump of a tree" dump "$rounds" "$pid" heartbeat scratch "$sealpoint" dump "$pid" -o % --leave-running
+		let_go
+		expect_pass "$pid" 30
+	else
+		dump_and_reap "$pid" image-crew
+		taken_well "restore of a tree" restore "$rounds" "$pid" scratch "$sealpoint" restore image-crew --detach
+	fi
+done
+
 # Each restore but the first has to make way for itself: the connection of the one before is not quite closed.
 rm -f heartbeat
 start_subject conversing
