@@ -516,9 +516,15 @@ static enum sp_release fate(const struct restore *restore, const struct task *ta
 	return SP_RELEASE_STOP;
 }
 
-/* Children first: nobody hears of a child, or misses one, before that is what it was. */
+/*
+ * All or none: the moment in which a killed sealpoint would leave a part of the tree is the one of the
+ * first loop, which does nothing else. Then children first: nobody hears of a child, or misses one,
+ * before that is what it was.
+ */
 void sp_restore_release_tasks(struct restore *restore, bool restored)
 {
+	for (size_t i = 0; i < restore->tasks.count && restored; i++)
+		sp_stub_outlive(&sp_restore_task(restore, i)->process);
 	for (size_t i = restore->tasks.count; i-- > 0;) {
 		struct task *task = sp_restore_task(restore, i);
 

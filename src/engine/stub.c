@@ -207,6 +207,12 @@ int sp_stub_add_process(struct sp_remote *parent, struct sp_process *process,
 	return rc ? rc : sp_remote_inherit(remote, process, parent, err);
 }
 
+void sp_stub_outlive(const struct sp_process *process)
+{
+	for (size_t i = 0; i < process->threads.count; i++)
+		ptrace(PTRACE_SETOPTIONS, sp_process_thread(process, i)->tid, 0, 0);
+}
+
 /* The last call that a stub makes: nobody drives it any more then. */
 static struct sp_call last_call(pid_t pid, uint32_t wait_status)
 {

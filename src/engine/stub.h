@@ -28,6 +28,9 @@ int sp_stub_add_thread(struct sp_remote *remote, pid_t tid, struct sp_error *err
 int sp_stub_add_process(struct sp_remote *parent, struct sp_process *process,
                         struct sp_remote *remote, pid_t pid, int exit_signal, struct sp_error *err);
 
+/** From now on it does not end with sealpoint, but runs on by itself. */
+void sp_stub_outlive(const struct sp_process *process);
+
 /**
  * Lets the stub go, and end in the way that `wait_status` tells (wait(2)); a core file is never
  * left. It may not have ended yet when this returns.

@@ -73,16 +73,19 @@ ok "$TEST_NAME/a shell pipeline" "$(wc -l <numbers) numbers"
 # --- python's multiprocessing --------------------------------------------------------------------------
 
 cat >pool.py <<'P'
-import multiprocessing, sys, time
+import multiprocessing, os, time
 
 def square(number):
     time.sleep(0.002)
     return number * number
 
 if __name__ == "__main__":
+    done = 0
     with multiprocessing.Pool(3) as pool, open("squares", "w", buffering=1) as squares:
-        for result in pool.imap(square, range(600)):
-            print(result, file=squares)
+        while not os.path.exists("enough"):
+            for result in pool.imap(square, range(done, done + 20)):
+                print(result, file=squares)
+                done += 1
     print("complete", flush=True)
 P
 start python3 pool.py
@@ -93,9 +96,11 @@ for round in 1 2 3; do
 	restore_detached "pool$round"
 	wait_until 20 has_lines squares $((lines + 20)) || die "round $round: the pool stands still: $(<out)"
 done
+touch enough
 wait_until 30 is_gone "$ROOT" || die "the pool does not end: $(<out)"
+rm enough
 grep -q complete out || die "the pool has failed: $(<out)"
-awk '$1 != (NR - 1) * (NR - 1) { exit 1 } END { exit NR != 600 }' squares || die "squares are missing or wrong"
+awk '$1 != (NR - 1) * (NR - 1) { exit 1 } END { exit NR % 20 != 0 }' squares || die "squares are missing or wrong"
 ok "$TEST_NAME/python's multiprocessing"
 
 # --- a storm -------------------------------------------------------------------------------------------
@@ -156,3 +161,45 @@ is_gone "$ROOT" && kill "$holder"
 root=$("$sealpoint" inspect pool1 --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["process"]["pid"])')
 is_gone "$root" || die "a process is left"
 ok "$TEST_NAME/an id that is taken"
+
+# --- a restore that fails ------------------------------------------------------------------------------
+
+mapfile -t members < <("$sealpoint" inspect pool1 --json | python3 -c '
+import json, sys; [print(process["pid"]) for process in json.load(sys.stdin)["processes"]]')
+wait_until 10 is_gone "$worker"
+
+all_gone() {
+	local pid
+	for pid in "${members[@]}"; do
+		is_gone "$pid" || return 1
+	done
+}
+
+# At its last step, when all processes stand as the program's.
+mkdir directory
+"$sealpoint" restore pool1 --detach --pidfile directory >shown 2>&1 && die "restored without a pid file"
+all_gone || die "a restore that failed has left one of ${members[*]}"
+ok "$TEST_NAME/a restore that fails"
+
+# Killed at any moment before that, it leaves nobody either; behind it the program runs.
+begin=${EPOCHREALTIME/./}
+restore_detached pool1
+length=$((${EPOCHREALTIME/./} - begin))
+end_tree "$root"
+wait_until 10 all_gone
+restored=0
+for round in {1..30}; do
+	"$sealpoint" restore pool1 --detach >shown 2>&1 </dev/null &
+	restorer=$!
+	sleep "$(printf '%d.%06d' 0 $((length * round / 35)))"
+	kill -KILL "$restorer" 2>/dev/null
+	wait "$restorer" 2>/dev/null
+	if ! wait_until 2 all_gone; then
+		has_descendants "$root" $((${#members[@]} - 1)) || die "round $round: left a part of the tree"
+		((++restored))
+		end_tree "$root"
+		wait_until 10 all_gone
+	fi
+done
+((restored < 30)) || die "no restore was killed in time"
+ok "$TEST_NAME/a restore that is killed" "30 killed, $restored of them when the program ran already"
