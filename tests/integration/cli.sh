@@ -198,7 +198,7 @@ expect_pass "$SUBJECT_PID" 20
 # --- man pages -----------------------------------------------------------------------------------------
 
 options_of() { # COMMAND
-	"$sealpoint" help "$1" | sed -n '/^Options:/,/^$/s/^  \(-[a-z],\|   \) --\([a-z-]*\).*/\2/p'
+	"$sealpoint" help "$1" | sed -n '/^Options:/,/^$/s/^  \(-[a-zA-Z],\|   \) --\([a-z-]*\).*/\2/p'
 }
 
 for page in "$TOP"/docs/man/*.1; do
@@ -242,6 +242,7 @@ expect_completion "--leave-running --leave-stopped" dump 1 --le
 expect_completion "--detach" restore saved --d
 expect_completion "saved" inspect sav
 expect_completion "dump" criu du
+expect_completion "--images-dir" criu dump --im
 expect_completion "none" dump 1 --compress n
 
 # --- installing ----------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ _sealpoint() {
 	if [[ $word == -* ]]; then
 		local options
 		options=$("$program" help "$command" 2>/dev/null |
-			sed -n '/^Options:/,/^$/s/^  \(-[a-z],\|   \) \(--[a-z-]*\).*/\2/p')
+			sed -n '/^Options:/,/^$/s/^  \(-[a-zA-Z],\|   \) \(--[a-z-]*\).*/\2/p')
 		mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
 		return
 	fi
