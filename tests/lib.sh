@@ -221,7 +221,8 @@ expect_same_resident() { # BEFORE AFTER WHEN
 	((difference <= slack)) || die "$3, resident size is $2 KiB, was $1 KiB"
 }
 
-state_of() { sed 's/^.*) //; s/ .*//' "/proc/$1/stat"; }
+# A name may have a line break in it.
+state_of() { sed -n '$ { s/^.*) //; s/ .*//; p }' "/proc/$1/stat"; }
 
 # --- real software -------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ cat >program.c <<'P'
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t asked;
@@ -25,13 +26,21 @@ int main(int argc, char **argv)
 		memset(argv[0], 'x', size - 1);
 		memcpy(argv[0], "program: idle", 13);
 	}
+	if (argc > 1 && !strcmp(argv[1], "private"))
+		prctl(PR_SET_DUMPABLE, 0);
+	if (argc > 1 && !strcmp(argv[1], "odd"))
+		prctl(PR_SET_NAME, ") S 1 (\n");
+	if (argc > 1 && !strcmp(argv[1], "closed"))
+		for (int fd = 0; fd < 3; fd++)
+			close(fd);
 	sigaction(SIGUSR1, &(struct sigaction){.sa_handler = ask}, NULL);
 	for (;;) {
 		pause();
 		for (char **entry = environ; asked && *entry; entry++)
 			count += strlen(*entry) + 1;
 		if (asked)
-			dprintf(1, "%s: %d of %zu, environment %zu\n", program_invocation_short_name, argc, size, count);
+			dprintf(1, "%s: %d of %zu, environment %zu, user %d, dumpable %d\n",
+				program_invocation_short_name, argc, size, count, geteuid(), prctl(PR_GET_DUMPABLE));
 		asked = count = 0;
 	}
 }
@@ -117,4 +126,24 @@ survives "with large arguments and environment" "" : env A="$large" B="$large" .
 
 chmod 755 .
 chmod a+w program.log
-survives "of another user" "" : setpriv --reuid=65534 --regid=65534 --clear-groups ./program
+user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+survives "of another user" "" : "${user[@]}" ./program
+survives "of another user, who may not look at it" "" : "${user[@]}" ./program private
+
+# What has more privileges than who started it: the kernel lets nobody look at it, and its privileges come back.
+cp program privileged
+chmod 4755 privileged
+survives "set-user-ID root, started by another user" "" : "${user[@]}" ./privileged
+grep -q 'user 0, dumpable 0' program.log || not_ok "$TEST_NAME/set-user-ID" "it is not: $(<program.log)"
+cp program capable
+if setcap cap_net_raw,cap_net_bind_service+ep capable 2>/dev/null; then
+	survives "with capabilities of its file" "" : "${user[@]}" ./capable
+else
+	skip "$TEST_NAME/with capabilities of its file" "files can have none here, or there is no setcap"
+fi
+cp program unreadable
+chmod 711 unreadable
+survives "whose file its user may not read" "" : "${user[@]}" ./unreadable
+
+silent=1 survives "without standard input, output and error" "" : ./program closed
+survives "with a name that looks like something else" "" : ./program odd
