@@ -11,7 +11,8 @@ source "$TOP/tests/lib.sh"
 
 mutations=${MUTATIONS:-250} first=${MUTATION_SEED:-1}
 kinds=(working files pipes socketpair epoll timers signals memfd shared_memory unix_listen tcp_listen udp settings
-	credentials locks inotify timerfd signalfd eventfd seccomp guard_pages file_mappings deleted_mapping)
+	credentials locks inotify timerfd signalfd eventfd seccomp guard_pages file_mappings deleted_mapping
+	conversing tcp_half_closed)
 
 # A wrong path must not lead to the machine's own files: nothing is writable but what is here.
 keep_files_safe() {
@@ -22,9 +23,14 @@ keep_files_safe() {
 }
 keep_files_safe || die "cannot keep the machine's files from being written"
 
+options_of() { # SUBJECT dump|restore
+	IFS=, read -ra options <<<"$(subject_option "$1" "$2" '')"
+}
+
 for kind in "${kinds[@]}"; do
 	start_subject "$kind"
-	dump_and_reap "$SUBJECT_PID" "seed-$kind"
+	options_of "$kind" dump
+	dump_and_reap "$SUBJECT_PID" "seed-$kind" "${options[@]}"
 done
 
 if [[ ${SANITIZED:-} ]]; then
@@ -76,7 +82,8 @@ for ((seed = first; seed < first + mutations; seed++)); do
 	tried core mutant -o core
 	rm -f core pid
 	rewind_subject
-	if tried restore mutant --detach --leave-stopped --pidfile pid; then
+	options_of "$kind" restore
+	if tried restore mutant --detach --leave-stopped --pidfile pid "${options[@]}"; then
 		end_restored || complain "restored, and not to be ended"
 	else
 		wait_until 10 no_processes || complain "left a process: $(head -c 300 error)"
