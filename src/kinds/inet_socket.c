@@ -1,6 +1,8 @@
 /* What TCP and UDP sockets have in common. */
 #include "kinds/inet_socket.h"
 
+#include "kinds/socket_filter.h"
+
 #include <arpa/inet.h>
 #include <string.h>
 
@@ -83,7 +85,8 @@ int sp_inet_socket_save(int fd, struct sp_inet_socket *socket, struct sp_error *
 	*socket = (struct sp_inet_socket){.message = SEALPOINT__INET_SOCKET__INIT};
 	if (getsockname(fd, &socket->local.any, &size) < 0)
 		return sp_fail_errno(err, errno, "cannot read its address");
-	if (sp_socket_options_save(fd, &socket->options, err) < 0)
+	if (sp_socket_filter_save(fd, &socket->message.filter, err) < 0 ||
+	    sp_socket_options_save(fd, &socket->options, err) < 0)
 		return -err->code;
 	socket->message.family = (uint32_t)sp_socket_number(fd, SO_DOMAIN);
 	socket->message.type = (uint32_t)sp_socket_number(fd, SO_TYPE);
@@ -97,6 +100,7 @@ int sp_inet_socket_save(int fd, struct sp_inet_socket *socket, struct sp_error *
 void sp_inet_socket_strip(struct sp_inet_socket *socket)
 {
 	socket->message.n_options = 0;
+	socket->message.filter.len = 0;
 	socket->local =
 	        (union sp_inet_address){.any.sa_family = (sa_family_t)socket->message.family};
 }
@@ -104,6 +108,8 @@ void sp_inet_socket_strip(struct sp_inet_socket *socket)
 void sp_inet_socket_release(struct sp_inet_socket *socket)
 {
 	sp_socket_options_release(&socket->options);
+	free(socket->message.filter.data);
+	socket->message.filter = (ProtobufCBinaryData){0};
 }
 
 int sp_inet_socket_bind(int fd, const Sealpoint__InetSocket *message, struct sp_error *err)
@@ -131,7 +137,8 @@ int sp_inet_socket_make_unbound(const Sealpoint__InetSocket *message, struct sp_
 
 	if (fd < 0)
 		return sp_fail_errno(err, errno, "cannot make a socket");
-	if (sp_socket_options_apply(fd, message->options, message->n_options, err) < 0)
+	if (sp_socket_filter_attach(fd, &message->filter, err) < 0 ||
+	    sp_socket_options_apply(fd, message->options, message->n_options, err) < 0)
 		return -err->code;
 	return sp_steal_fd(&fd);
 }
@@ -150,5 +157,7 @@ int sp_inet_socket_check(const Sealpoint__InetSocket *message, int type, struct 
 	if (!message || message->type != (uint32_t)type ||
 	    !sp_inet_address_valid(&message->local, message->family))
 		return sp_fail(err, EBADMSG, "the image gives an impossible socket address");
+	if (sp_socket_filter_check(&message->filter, err) < 0)
+		return -err->code;
 	return sp_socket_options_check(message->options, message->n_options, err);
 }

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/kernel_abi.h"
 
-#include <linux/filter.h>
 #include <linux/in6.h>
 #include <linux/if.h>
 #include <netinet/tcp.h>
@@ -147,20 +146,6 @@ int sp_socket_number(int fd, int option)
 	return getsockopt(fd, SOL_SOCKET, option, &value, &size) < 0 ? -1 : value;
 }
 
-/* A socket that has a filter can report how long it is, or that it may not be read. */
-static int refuse_filter(int fd, struct sp_error *err)
-{
-	socklen_t instructions = 0;
-
-	if (!getsockopt(fd, SOL_SOCKET, SO_GET_FILTER, NULL, &instructions) && !instructions)
-		return 0;
-	if (instructions || errno == EACCES)
-		return sp_fail(err, ENOTSUP,
-		               "it has a BPF filter (SO_ATTACH_FILTER), which sealpoint cannot "
-		               "save yet; let the program detach it");
-	return 0;
-}
-
 /* A buffer size that the program has chosen; what the kernel tunes itself is left to it. */
 static bool is_tuned_by_kernel(int fd, const struct option *option)
 {
@@ -220,8 +205,6 @@ int sp_socket_options_save(int fd, struct sp_socket_options *saved, struct sp_er
 {
 	uint8_t value[OPTION_SIZE_MAX];
 
-	if (refuse_filter(fd, err) < 0)
-		return -err->code;
 	saved->list = sp_alloc_zeroed(OPTIONS, sizeof(*saved->list));
 	saved->count = 0;
 	for (size_t i = 0; i < OPTIONS; i++) {

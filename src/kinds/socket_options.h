@@ -21,9 +21,7 @@ struct sp_socket_options {
 	size_t count;
 };
 
-/**
- * Reads all options of the table. Refuses a socket with a BPF filter, which cannot be told apart.
- */
+/** Reads all options of the table. */
 int sp_socket_options_save(int fd, struct sp_socket_options *options, struct sp_error *err);
 void sp_socket_options_release(struct sp_socket_options *options);
 #define sp_cleanup_socket_options sp_cleanup(sp_socket_options_release)

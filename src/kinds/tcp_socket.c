@@ -138,6 +138,7 @@ static int make_closed(const Sealpoint__InetSocket *socket, struct sp_error *err
 	int fd;
 
 	bare.n_options = 0;
+	bare.filter.len = 0;
 	fd = sp_inet_socket_make_unbound(&bare, err);
 	if (fd >= 0)
 		shutdown(fd, SHUT_RDWR); /* "fails", see above */

@@ -8,6 +8,7 @@
  */
 #include "kinds/registry.h"
 
+#include "kinds/socket_filter.h"
 #include "kinds/socket_options.h"
 #include "kinds/unix_name.h"
 
@@ -33,6 +34,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 
 	if (sp_unix_query(file->stat.st_ino, &state, err) < 0 ||
 	    sp_unix_name_save(file, &state, &name, err) < 0 ||
+	    sp_socket_filter_refuse(file->fd, err) < 0 ||
 	    sp_socket_options_save(file->fd, &options, err) < 0)
 		return -err->code;
 	if (state.receive_queue) {

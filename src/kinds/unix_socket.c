@@ -15,6 +15,7 @@
 #include "kinds/registry.h"
 
 #include "kinds/file_table.h"
+#include "kinds/socket_filter.h"
 #include "kinds/socket_options.h"
 #include "kinds/unix_name.h"
 #include "kinds/unix_queue.h"
@@ -134,6 +135,7 @@ static int save_parts(struct sp_file_saver *saver, const struct sp_open_file *fi
 	message->type = (uint32_t)sp_socket_number(file->fd, SO_TYPE);
 	if (sp_unix_query(file->stat.st_ino, &saving->state, err) < 0 ||
 	    sp_unix_name_save(file, &saving->state, &saving->name, err) < 0 ||
+	    sp_socket_filter_refuse(file->fd, err) < 0 ||
 	    sp_socket_options_save(file->fd, &saving->options, err) < 0 ||
 	    save_peer(saver, file, saving, err) < 0 ||
 	    sp_unix_queue_save(file->fd, (int)message->type, message->peer_file != 0,

@@ -5,6 +5,7 @@
 #include "kinds/tcp_repair.h"
 
 #include <arpa/inet.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
@@ -306,6 +307,46 @@ static void connection_left_in_repair_mode_is_healed(void **state)
 	close(client);
 	close(server);
 	file_target_end(&target);
+}
+
+/* Lets only datagrams of more than 4 bytes pass, with the UDP header. */
+static const struct sock_filter long_ones[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+        BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 8 + 4, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+};
+
+static void make_filtered_udp(void)
+{
+	struct sockaddr_in address = local_v4(port);
+	struct sock_fprog program = {SP_COUNT_OF(long_ones), (struct sock_filter *)long_ones};
+
+	need(socket(AF_INET, SOCK_DGRAM, 0) == 0);
+	need(bind(0, (struct sockaddr *)&address, sizeof(address)) == 0);
+	need(setsockopt(0, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0);
+	set_option(0, SOL_SOCKET, SO_LOCK_FILTER, 1);
+}
+
+static void filter_comes_back_and_stays_locked(void **state)
+{
+	struct sockaddr_in address;
+	struct round_trip trip;
+	char text[16];
+	int sender = socket(AF_INET, SOCK_DGRAM, 0), fd;
+
+	port = free_port();
+	address = local_v4(port);
+	round_trip_save(&trip, make_filtered_udp, NULL);
+	round_trip_restore(&trip);
+	fd = round_trip_fd(&trip, 0);
+	assert_int_equal(sendto(sender, "tiny", 4, 0, (void *)&address, sizeof(address)), 4);
+	assert_int_equal(sendto(sender, "large", 5, 0, (void *)&address, sizeof(address)), 5);
+	assert_int_equal(recv(fd, text, sizeof(text), 0), 5);
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, text, sizeof(int)), -1);
+	assert_int_equal(errno, EPERM);
+	close(sender);
+	round_trip_end(&trip);
 }
 
 static void make_idle_tcp(void)
@@ -656,6 +697,7 @@ int main(void)
 	        cmocka_unit_test(half_closed_connections_are_refused_with_what_helps),
 	        cmocka_unit_test(connections_are_restored_closed_if_asked_for),
 	        cmocka_unit_test(connection_left_in_repair_mode_is_healed),
+	        cmocka_unit_test(filter_comes_back_and_stays_locked),
 	        cmocka_unit_test(unconnected_tcp_sockets_come_back),
 	        cmocka_unit_test(udp_keeps_its_address_and_peer),
 	        cmocka_unit_test(unix_listeners_keep_name_owner_and_mode),
