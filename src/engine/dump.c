@@ -153,26 +153,6 @@ static int wait_for_child(struct dump *dump, pid_t child, uint64_t deadline_ns,
 	return sp_interrupt_check(err);
 }
 
-/* Some child of the root, or 0. */
-static pid_t find_child(const struct dump *dump)
-{
-	if (dump->tree.tasks.count > 1)
-		return sp_tree_task(&dump->tree, 1)->process.pid;
-	return dump->tree.ended.count ? sp_tree_ended(&dump->tree, 0) : 0;
-}
-
-static int refuse_tracked_tree(const struct dump *dump, pid_t child, struct sp_error *err)
-{
-	pid_t root = dump->options->pid;
-
-	return sp_fail(err, ENOTSUP,
-	               "%s has children, %s among them, and the writes of single processes only "
-	               "can be tracked so far; save it without --parent, --track and --live "
-	               "(\"sealpoint track stop %d\" ends its session), or wait until its children "
-	               "have ended, for longer with --timeout",
-	               sp_process_name(root).text, sp_process_name(child).text, root);
-}
-
 /*
  * A session tracks one process. So with a session the tree is stopped at a moment when that has no
  * children: a shell has one nearly always, but none for long.
@@ -186,7 +166,7 @@ static int stop(struct dump *dump, struct sp_error *err)
 	for (;;) {
 		dump->frozen = true;
 		rc = sp_tree_stop(&dump->tree, deadline, err);
-		child = find_child(dump);
+		child = sp_tree_child(&dump->tree);
 		if (rc || !dump->cut->active || !child)
 			return rc;
 		dump->frozen = false;
@@ -194,7 +174,7 @@ static int stop(struct dump *dump, struct sp_error *err)
 		if (wait_for_child(dump, child, deadline, err))
 			return -EINTR;
 		if (sp_now_ns() >= deadline)
-			return refuse_tracked_tree(dump, child, err);
+			return sp_tree_refuse_tracked(dump->options->pid, child, err);
 	}
 }
 

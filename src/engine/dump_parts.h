@@ -76,6 +76,10 @@ int sp_tree_stop(struct tree *tree, uint64_t deadline_ns, struct sp_error *err);
 void sp_tree_forget(struct tree *tree);
 /** True if one of them has ended, or is about to because somebody has killed it. */
 bool sp_tree_is_ending(const struct tree *tree);
+/** Some child of the root, or 0. */
+pid_t sp_tree_child(const struct tree *tree);
+/** Says that a root with this child cannot be saved with a session. */
+int sp_tree_refuse_tracked(pid_t root, pid_t child, struct sp_error *err);
 /** Refuses processes that share what fork(2) would have copied. */
 int sp_tree_check_sharing(const struct tree *tree, struct sp_error *err);
 /** Refuses a process whose session somebody else leads, but for one that comes from a shell. */

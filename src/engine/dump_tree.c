@@ -135,6 +135,12 @@ static int stop_children_of(struct tree *tree, pid_t pid, uint64_t deadline_ns,
 
 		if (is_known(tree, child))
 			continue;
+		if (child == getpid())
+			return sp_fail(
+			        err, EINVAL,
+			        "%s has started sealpoint itself (process %d), which cannot be "
+			        "saved; start it from elsewhere, such as another terminal",
+			        sp_process_name(pid).text, child);
 		found++;
 		rc = stop_child(tree, child, deadline_ns, err);
 		if (!rc)
@@ -210,6 +216,25 @@ bool sp_tree_is_ending(const struct tree *tree)
 		if (sp_process_is_ending(&sp_tree_task(tree, i)->process))
 			return true;
 	return false;
+}
+
+/* --- tracked ones --- */
+
+pid_t sp_tree_child(const struct tree *tree)
+{
+	if (tree->tasks.count > 1)
+		return sp_tree_task(tree, 1)->process.pid;
+	return tree->ended.count ? sp_tree_ended(tree, 0) : 0;
+}
+
+int sp_tree_refuse_tracked(pid_t root, pid_t child, struct sp_error *err)
+{
+	return sp_fail(err, ENOTSUP,
+	               "%s has children, %s among them, and the writes of single processes only "
+	               "can be tracked so far; save it without --parent, --track and --live "
+	               "(\"sealpoint track stop %d\" ends its session), or wait until its children "
+	               "have ended, for longer with --timeout",
+	               sp_process_name(root).text, sp_process_name(child).text, root);
 }
 
 /* A child that begins only now is like its parent, and one that has ended is not driven. */

@@ -137,6 +137,10 @@ static int look(struct survey *survey, struct sp_error *err)
 
 	if (!rc)
 		rc = collect(survey, sp_tree_check_sessions(tree, shell_job, err), err);
+	if (!rc && survey->tracked && sp_tree_child(tree))
+		rc = collect(survey,
+		             sp_tree_refuse_tracked(survey->options->pid, sp_tree_child(tree), err),
+		             err);
 	for (size_t i = 0; i < tree->tasks.count && !rc; i++)
 		rc = look_at(survey, sp_tree_task(tree, i), err);
 	if (!rc)

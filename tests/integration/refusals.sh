@@ -53,6 +53,9 @@ cp "$(command -v sleep)" sleeper
 exec_alone sh -c './sleeper 60; true' </dev/null >/dev/null 2>&1 &
 parent=$!
 child=$(child_of "$parent")
+# shellcheck disable=SC2016 # the shell that is started expands it
+refuses "the shell that it is started from" setsid -w bash -c '"$0" dump $$ -o new; exit $?' "$sealpoint" -- \
+	"has started sealpoint itself" "another terminal"
 refuses "a process with a child, tracked" "$sealpoint" dump "$parent" -o new --live --timeout 1s -- \
 	"process $parent (sh) has children, process $child (sleeper) among them" "--live" "wait until" "--timeout"
 kill "$child"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A job of a shell comes back as a job of another shell, on another terminal: it reads what is typed, gets Ctrl-C,
 # stops and goes on with Ctrl-Z and fg, and the shell sees its exit status. One that has set the modes of its terminal,
-# as an editor does, has them on the new one, and is told to draw itself anew.
+# as an editor does, has them on the new one, and is told to draw itself anew. A job may be more than one process.
 #
 # timeout: 120
 # shellcheck source=tests/lib.sh
@@ -64,10 +64,10 @@ class Shell:
         os.close(self.terminal)
         os.waitpid(self.pid, 0)
 
-def move(program, image):
+def move(command, image):
     """A new shell, with the program as its job that another shell has started."""
     old = Shell()
-    old.type("python3 %s\n" % program)
+    old.type(command + "\n")
     old.expect("READY")
     job = subprocess.check_output(["pgrep", "-P", str(old.pid)], text=True).strip()
     subprocess.run([sealpoint, "dump", job, "-o", image, "--shell-job"], check=True)
@@ -77,7 +77,7 @@ def move(program, image):
     new.expect("restored process " + job)
     return new
 
-shell = move("job.py", "saved")
+shell = move("python3 job.py", "saved")
 shell.type("hello\n")
 shell.expect("READ hello")
 shell.type("\x03")
@@ -97,7 +97,26 @@ if status != "status 7":
     sys.exit("the shell saw " + status)
 shell.close()
 
-shell = move("editor.py", "edited")
+# A job of two processes, a shell and its child: both stop and go on, and the shell collects its child.
+shell = move("sh -c 'python3 job.py; echo its child ended with $?; exit 3'", "tree")
+shell.type("hello\n")
+shell.expect("READ hello")
+shell.type("\x1a")
+shell.expect("Stopped")
+shell.expect("prompt> ")
+shell.type("fg\n")
+shell.expect("restore tree")
+shell.type("again\n")
+shell.expect("READ again")
+shell.type("\x04")
+shell.expect("END")
+shell.expect("its child ended with 7")
+shell.expect("prompt> ")
+shell.type("echo status $?\n")
+shell.expect("status 3")
+shell.close()
+
+shell = move("python3 editor.py", "edited")
 shell.expect("DRAWN")
 shell.type("k")
 if "k" in shell.expect("([^<]*)KEY <k>").group(1):
