@@ -131,7 +131,7 @@ for round in 1 2 3; do
 	mkdir -p "w$round/1" "w$round/2" "w$round/3"
 	succeeds "pre-dump" "$criu" pre-dump -t "$pid" -D "w$round/1" -o pre.log -v4
 	last_line "w$round/1/pre.log" "Pre-dumping finished successfully"
-	succeeds "dump -R" "$criu" dump --tree "$pid" --images-dir "w$round/2" --prev-images-dir ../1 --track-mem -R
+	succeeds "dump -R" "$criu" dump --tree "$pid" --images-dir "w$round/2" --prev-images-dir ../1 --track-mem -R -v1
 	[[ ! -s output && ! -s error ]] || die "dump -R says $(cat output error)"
 	succeeds "dump" "$criu" dump -t "$pid" -D "w$round/3" --prev-images-dir ../2/ -o dump.log -v
 	last_line "w$round/3/dump.log" "Dumping finished successfully"
@@ -200,6 +200,27 @@ if command -v redis-server >/dev/null; then
 else
 	skip "$TEST_NAME/redis, three times" "there is no redis-server"
 fi
+
+# --- a process with children, three times --------------------------------------------------------------
+
+exec_alone sh -c 'sleep 1000 & sleep 1000 & wait' </dev/null >/dev/null 2>&1 &
+tree=$!
+family() { ps -o pid=,ppid=,sid=,comm= --ppid "$tree"; }
+is_whole() { [[ $(family | grep -c sleep) == 2 ]]; }
+wait_until 20 is_whole || die "a shell does not start its children"
+before=$(family)
+mkdir tree
+for round in 1 2 3; do
+	succeeds "a tree: dump" "$criu" dump -t "$tree" -D tree -v1
+	for pid in "$tree" $(awk '{ print $1 }' <<<"$before"); do
+		wait_until 30 is_gone "$pid" || die "round $round: pid $pid is still there"
+	done
+	succeeds "a tree: restore" "$criu" restore -D tree -d -v1
+	[[ $(family) == "$before" ]] || die "round $round: the children are $(family), not $before"
+done
+pkill -P "$tree"
+kill "$tree"
+ok "$TEST_NAME/a process with children, three times"
 
 # --- images and logs -----------------------------------------------------------------------------------
 
