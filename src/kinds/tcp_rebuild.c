@@ -207,7 +207,7 @@ static int write_unsent(int fd, const Sealpoint__TcpConnection *connection, stru
 
 	if (paused)
 		rc = set_number(fd, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP, "pause it", err);
-	if (!rc)
+	if (!rc && paused)
 		rc = send_all(fd, connection->sending.data + sent, connection->unsent, err);
 	if (!rc && sp_tcp_has_said_end(connection->state) && shutdown(fd, SHUT_WR) < 0)
 		rc = sp_fail_errno(err, errno, "cannot shut its writing direction");

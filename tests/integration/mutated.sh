@@ -89,4 +89,6 @@ for ((seed = first; seed < first + mutations; seed++)); do
 		wait_until 10 no_processes || complain "left a process: $(head -c 300 error)"
 	fi
 done
+# One change more or less is often none that matters: if nothing works any more, the mutants are no checkpoints.
+((mutations < 100 || (${worked[verify]:-0} && ${worked[restore]:-0}))) || die "of $mutations mutants none is any good"
 ok "$TEST_NAME" "$mutations mutants; of each, ${worked[verify]} verified, ${worked[restore]} restored"

@@ -347,17 +347,19 @@ struct raw_record {
 static struct sp_array read_records(int dirfd, const char *name)
 {
 	struct sp_array records = SP_ARRAY_OF(struct raw_record);
-	struct sp_record_reader reader; /* stays open: the payloads lie in it */
+	struct sp_record_reader reader;
 	struct sp_error error = {0};
 	struct sp_record record;
 
 	if (sp_record_reader_open(&reader, dirfd, name, &error) < 0)
 		errx(1, "%s", error.message);
-	while (sp_record_next(&reader, &record, &error) == 1)
-		sp_array_append(&records, &(struct raw_record){
-		                                  record.type,
-		                                  {(uint8_t *)record.payload, record.size},
-		                          });
+	while (sp_record_next(&reader, &record, &error) == 1) {
+		struct raw_record *raw = sp_array_push(&records);
+
+		raw->type = record.type;
+		put(&raw->payload, record.payload, record.size);
+	}
+	sp_record_reader_close(&reader);
 	if (error.message[0])
 		errx(1, "%s", error.message);
 	return records;
