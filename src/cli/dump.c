@@ -155,14 +155,15 @@ static json_t *freeze_object(const struct sp_freeze *freeze)
 static void print_json(const struct sp_dump_options *dump, const struct sp_dump_result *result)
 {
 	json_t *object = json_pack(
-	        "{s:i, s:o, s:s, s:I, s:I, s:I, s:f, s:o, s:I, s:I, s:o, s:I, s:I, s:I, "
+	        "{s:i, s:o, s:s, s:I, s:I, s:I, s:f, s:o, s:I, s:I, s:I, s:o, s:I, s:I, s:I, "
 	        "s:I, s:I}",
 	        "pid", (int)dump->pid, "directory", sp_json_text(dump->directory), "program",
 	        fate(dump->after), "total_ns", (json_int_t)result->total_ns, "image_bytes",
 	        (json_int_t)result->image_bytes, "contents_bytes",
 	        (json_int_t)result->pages.raw_bytes, "ratio", sp_ratio(&result->pages), "freeze",
 	        freeze_object(&result->freeze), "held_bytes", (json_int_t)result->held_bytes,
-	        "held_writes", (json_int_t)result->held_writes, "pages",
+	        "protected_bytes", (json_int_t)result->protected_bytes, "held_writes",
+	        (json_int_t)result->held_writes, "pages",
 	        sp_page_counts_object(result->pages.pages), "processes",
 	        (json_int_t)result->processes, "threads", (json_int_t)result->threads, "mappings",
 	        (json_int_t)result->mappings, "descriptors", (json_int_t)result->descriptors,

@@ -92,6 +92,7 @@ void sp_cut_init(struct sp_cut *cut)
 	        .changed = SP_ARRAY_OF(struct sp_range),
 	        .taken = SP_ARRAY_OF(struct sp_range),
 	        .holes = SP_ARRAY_OF(struct sp_range),
+	        .aside = SP_ARRAY_OF(struct sp_range),
 	        .huge = SP_ARRAY_OF(struct sp_range),
 	};
 }
@@ -174,6 +175,7 @@ void sp_cut_end(struct sp_cut *cut)
 	sp_array_release(&cut->changed);
 	sp_array_release(&cut->taken);
 	sp_array_release(&cut->holes);
+	sp_array_release(&cut->aside);
 	sp_array_release(&cut->huge);
 	cut->active = false;
 }
@@ -397,6 +399,14 @@ static void add_uncovered(struct sp_cut *cut, const struct sp_array *vmas)
 	sp_ranges_normalize(&cut->changed);
 }
 
+static bool is_aside(const struct sp_cut *cut, struct sp_range range)
+{
+	for (size_t i = 0; i < cut->aside.count; i++)
+		if (((struct sp_range *)sp_array_at(&cut->aside, i))->start == range.start)
+			return true;
+	return false;
+}
+
 static int take_by_scan(struct sp_cut *cut, const struct sp_array *vmas, bool frozen,
                         struct sp_error *err)
 {
@@ -414,7 +424,10 @@ static int take_by_scan(struct sp_cut *cut, const struct sp_array *vmas, bool fr
 		if (!sp_cut_tracks(vma))
 			let_go(&taker, vma);
 		/* What cannot be tracked has changed. */
-		if (!sp_cut_tracks(vma) || take_tracked(&taker, vma) < 0)
+		if (is_aside(cut, vma->range)) {
+			vma->flags &= ~(uint32_t)SP_VMA_UFFD;
+			sp_ranges_add(&cut->changed, vma->range);
+		} else if (!sp_cut_tracks(vma) || take_tracked(&taker, vma) < 0)
 			sp_ranges_add(&cut->changed, vma->range);
 	}
 	sp_page_scan_close(&taker.populated);

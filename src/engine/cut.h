@@ -40,6 +40,7 @@ struct sp_cut {
 	struct sp_array changed; /* what the last take has found: to be saved */
 	uint64_t written;        /* bytes of it that are known to be written: no holes */
 	struct sp_array taken;   /* what all takes of this cut have found: not a set yet */
+	struct sp_array aside;   /* mappings that are ours with another userfaultfd: all changed */
 	struct sp_array holes;   /* where the last take has seen nothing, and protected nothing */
 	struct sp_array huge;    /* transparent huge pages of what was saved so far */
 };

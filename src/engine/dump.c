@@ -169,6 +169,7 @@ static int stop(struct dump *dump, struct sp_error *err)
 		child = sp_tree_child(&dump->tree);
 		if (rc || !dump->cut->active || !child)
 			return rc;
+		sp_dump_disarm(dump);
 		dump->frozen = false;
 		sp_tree_forget(&dump->tree);
 		if (wait_for_child(dump, child, deadline, err))
@@ -463,6 +464,7 @@ static int save_program(struct dump *dump, struct sp_error *err)
 
 static void release(struct dump *dump)
 {
+	sp_dump_disarm(dump);
 	sp_hold_end(dump->hold);
 	sp_close_scope(&dump->hold_uffd);
 	sp_stash_close(&dump->stash);

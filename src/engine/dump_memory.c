@@ -5,8 +5,6 @@
 #include "mem/memory.h"
 #include "proc/file.h"
 #include "proc/stat.h"
-#include "remote/userfaultfd.h"
-#include "track/hold.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,8 +14,6 @@
 /* When rounds of copying end: what is left is copied in about a millisecond. */
 #define ROUND_ENOUGH (4ULL << 20)
 #define ROUNDS_MAX 8
-/* Copying more than this takes longer than to make the program wait for its first writes. */
-#define HOLD_MIN (8ULL << 20)
 
 /* --- mappings --- */
 
@@ -79,6 +75,7 @@ int sp_dump_save_pages(struct dump *dump, struct task *task, bool running, struc
 	        .changed_only = running && !dump->options->memory_only,
 	        .running = running,
 	        .list = !running && dump->hold_uffd >= 0 ? &dump->held : NULL,
+	        .aside = dump->armed ? &dump->cut->aside : NULL,
 	};
 	int rc = sp_memory_save(task->process.pid, &task->vmas, &selection, dump->writer.pages,
 	                        task->memory_object, err);
@@ -113,6 +110,9 @@ int sp_dump_take(struct dump *dump, struct task *task, struct sp_error *err)
 {
 	int rc = read_mappings(dump, task, err);
 
+	/* What was protected in advance are mappings of a list that is not true any more. */
+	if (dump->frozen && !task->maps)
+		sp_dump_disarm(dump);
 	if (!rc && dump->cut->active)
 		rc = sp_cut_take(dump->cut, &task->vmas, dump->frozen, err);
 	return rc ? rc : sp_memory_check(task->process.pid, &task->vmas, err);
@@ -129,8 +129,9 @@ static int copy_round(struct dump *dump, uint64_t *size, struct sp_error *err)
 	int rc = sp_dump_take(dump, root, err);
 
 	*size = dump->cut->written;
-	if (!rc && dump->may_hold && *size > HOLD_MIN && *size >= before / 2) {
+	if (!rc && sp_dump_is_worth_holding(dump, *size) && *size >= before / 2) {
 		sp_cut_not_saved(dump->cut);
+		sp_dump_arm(dump);
 		return 0;
 	}
 	if (!rc)
@@ -171,69 +172,5 @@ int sp_dump_copy_ahead(struct dump *dump, struct sp_error *err)
 		sp_verbose(dump->options->log, "round %d: %" PRIu64 " KiB were written", ++rounds,
 		           size >> 10);
 	} while (!rc && size > ROUND_ENOUGH && size < before / 2 && rounds < ROUNDS_MAX);
-	return rc;
-}
-
-/* --- memory that is read after the freeze --- */
-
-/*
- * Before the pages are looked at: whether much has to be read. What cannot be held is read in the
- * freeze.
- */
-void sp_dump_prepare_hold(struct dump *dump)
-{
-	struct sp_error failure = {0};
-
-	if (!dump->may_hold || sp_ranges_total(&dump->cut->changed) <= HOLD_MIN)
-		return;
-	dump->hold_uffd = sp_remote_userfaultfd_for_kernel(&sp_dump_root(dump)->remote, &failure);
-	if (dump->hold_uffd < 0)
-		sp_verbose(dump->options->log, "all memory is saved in the freeze: %s",
-		           failure.message);
-}
-
-static bool begin_hold(struct dump *dump)
-{
-	const struct sp_hold_request request = {
-	        .pid = sp_dump_root(dump)->process.pid,
-	        .uffd = sp_steal_fd(&dump->hold_uffd),
-	        .asynchronous = dump->cut->session.memory,
-	        .stash = &dump->stash,
-	        .pages = &dump->held.pages,
-	        .areas = &dump->held.areas,
-	        .spared = &sp_dump_root(dump)->last_words,
-	};
-	struct sp_error failure = {0};
-
-	if (sp_hold_begin(&dump->hold, &request, &failure) == 0)
-		return true;
-	sp_verbose(dump->options->log, "all memory is saved in the freeze: %s", failure.message);
-	return false;
-}
-
-/* Holds the pages that were listed if they are many, or else saves them now. */
-int sp_dump_hold_pages(struct dump *dump, struct sp_error *err)
-{
-	const struct task *root = sp_dump_root(dump);
-	uint64_t size = sp_ranges_total(&dump->held.pages);
-	int rc = size ? sp_page_writer_next_layer(dump->writer.pages, err) : 0;
-
-	if (rc || (size > HOLD_MIN && begin_hold(dump)))
-		return rc;
-	return sp_memory_save_listed(root->process.pid, &dump->held.pages, NULL, dump->writer.pages,
-	                             root->memory_object, err);
-}
-
-/* While the program runs. */
-int sp_dump_save_held(struct dump *dump, struct sp_error *err)
-{
-	const struct task *root = sp_dump_root(dump);
-	const struct sp_page_source source = {.read = sp_hold_read, .context = dump->hold};
-	int rc = sp_memory_save_listed(root->process.pid, &dump->held.pages, &source,
-	                               dump->writer.pages, root->memory_object, err);
-
-	dump->result->held_bytes = sp_ranges_total(&dump->held.pages);
-	dump->result->held_writes = sp_hold_faults(dump->hold);
-	sp_hold_end(sp_steal_ptr(&dump->hold));
 	return rc;
 }

@@ -40,6 +40,7 @@ struct dump {
 	struct sp_file_table files;
 	bool again;    /* memory was lost that was held: nothing is held this time */
 	bool may_hold; /* the program goes on before all of its memory was read */
+	bool armed;    /* memory is protected in advance, and the root's process is watched */
 	int hold_uffd;
 	struct sp_stash stash;
 	struct sp_memory_list held;
@@ -94,6 +95,16 @@ int sp_tree_check_sessions(const struct tree *tree, bool shell_job, struct sp_er
 int sp_dump_take(struct dump *dump, struct task *task, struct sp_error *err);
 /** Saves in rounds, each as a layer, what was written during the one before. With a session only. */
 int sp_dump_copy_ahead(struct dump *dump, struct sp_error *err);
+
+/** True if it should rather be held than read in the freeze. */
+bool sp_dump_is_worth_holding(const struct dump *dump, uint64_t size);
+/**
+ * Protects in advance what is to be held. Where that fails it is done in the freeze. The process is
+ * watched afterwards.
+ */
+void sp_dump_arm(struct dump *dump);
+/** All that was protected in advance is not any more, and counts as written. */
+void sp_dump_disarm(struct dump *dump);
 
 /* --- in the freeze, in this order --- */
 

@@ -201,7 +201,8 @@ int sp_tree_check_sharing(const struct tree *tree, struct sp_error *err)
 int sp_tree_stop(struct tree *tree, uint64_t deadline_ns, struct sp_error *err)
 {
 	struct sp_process *root = &sp_tree_root(tree)->process;
-	int rc = sp_process_seize(root, root->pid, deadline_ns, err);
+	int rc = root->watched ? sp_process_stop(root, deadline_ns, err)
+	                       : sp_process_seize(root, root->pid, deadline_ns, err);
 
 	if (rc)
 		return rc;

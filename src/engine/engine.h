@@ -64,8 +64,9 @@ struct sp_freeze {
 
 struct sp_dump_result {
 	struct sp_freeze freeze;
-	uint64_t held_bytes;  /* saved after the freeze, as they were in it */
-	uint64_t held_writes; /* of the program, that waited for their page to be copied */
+	uint64_t held_bytes;      /* saved after the freeze, as they were in it */
+	uint64_t protected_bytes; /* of these, in the freeze and not before */
+	uint64_t held_writes;     /* of the program, that waited for their page to be copied */
 	struct sp_page_stats pages;
 	uint64_t image_bytes; /* all files of the checkpoint */
 	uint64_t total_ns;

@@ -46,6 +46,12 @@ struct sp_memory_selection {
 	 * (track/hold.h) than read are not added but listed here, for sp_memory_save_listed().
 	 */
 	struct sp_memory_list *list;
+	/*
+	 * struct sp_range, may be NULL: mappings that are left out; with `aside_only`, all others are,
+	 * and of these all pages with contents are listed.
+	 */
+	const struct sp_array *aside;
+	bool aside_only;
 };
 
 struct sp_memory_list {
@@ -63,6 +69,8 @@ struct sp_memory_list {
 int sp_memory_save(pid_t pid, const struct sp_array *vmas,
                    const struct sp_memory_selection *selection, struct sp_page_writer *writer,
                    uint32_t object, struct sp_error *err);
+/** True if changes of this mapping should rather be held than read while the program waits. */
+bool sp_memory_is_worth_holding(const struct sp_vma *vma, const struct sp_array *changed);
 /**
  * Adds pages that sp_memory_save() has listed, as contents from `source`, a source of the page store;
  * NULL: the process. Ranges of lower layers only.

@@ -216,7 +216,7 @@ struct saver {
  * driven from, and small. And to hold a mapping takes a step for each of its pages, ten times shorter
  * than to read one: that is not worth it for a few.
  */
-static bool is_worth_holding(const struct sp_vma *vma, const struct sp_array *changed)
+bool sp_memory_is_worth_holding(const struct sp_vma *vma, const struct sp_array *changed)
 {
 	uint64_t size = 0;
 
@@ -410,19 +410,38 @@ static int save_parts(struct saver *saver, const struct sp_array *parts, struct 
 	return rc < 0 ? rc : advance(&walk, saver->vma->range.end, err);
 }
 
+static bool is_aside(const struct sp_memory_selection *selection, const struct sp_vma *vma)
+{
+	for (size_t i = 0; selection->aside && i < selection->aside->count; i++)
+		if (((struct sp_range *)sp_array_at(selection->aside, i))->start ==
+		    vma->range.start)
+			return true;
+	return false;
+}
+
 static int save_vma(struct saver *saver, struct sp_page_scan *scan, struct sp_error *err)
 {
 	struct sp_vma *vma = saver->vma;
 	struct sp_array whole = {.items = &vma->range, .count = 1, .item_size = sizeof(vma->range)};
+	const struct sp_memory_selection *selection = saver->selection;
+	bool aside = is_aside(selection, vma);
 	int rc;
 
-	sp_array_clear(&vma->huge);
+	if (aside != selection->aside_only)
+		return 0;
+	/* Of one that is aside, more than one round tells. */
+	if (aside)
+		sp_ranges_subtract(&vma->huge, selection->changed);
+	else
+		sp_array_clear(&vma->huge);
 	if (vma->kind == SP_VMA_VVAR || vma->kind == SP_VMA_VSYSCALL || vma->kind == SP_VMA_DEVICE)
 		return 0;
 	saver->run = (struct sp_page_run){{vma->range.start, vma->range.start}, SP_PAGE_HOLE};
-	saver->listing = saver->selection->list && is_worth_holding(vma, saver->selection->changed);
-	rc = save_parts(saver, saver->selection->changed ? saver->selection->changed : &whole, scan,
-	                err);
+	saver->listing =
+	        aside || (selection->list && sp_memory_is_worth_holding(vma, selection->changed));
+	rc = save_parts(saver, selection->changed ? selection->changed : &whole, scan, err);
+	if (aside)
+		sp_ranges_normalize(&vma->huge);
 	return rc < 0 ? rc : add_run(saver, err);
 }
 

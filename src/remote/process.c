@@ -177,8 +177,13 @@ static void reap(const struct sp_process *process)
 
 void sp_process_release(struct sp_process *process, enum sp_release how)
 {
-	uint64_t deadline = sp_now_ns() + DETACH_NS;
+	struct sp_error ignored = {0};
+	uint64_t deadline;
 
+	if (process->watched)
+		sp_process_stop_watched(process, sp_now_ns() + SP_NS_PER_S, &ignored);
+	process->watched = false;
+	deadline = sp_now_ns() + DETACH_NS;
 	if (how == SP_RELEASE_KILL) {
 		syscall(SYS_pidfd_send_signal, process->pidfd, SIGKILL, NULL, 0);
 		reap(process);

@@ -35,6 +35,10 @@ struct sp_process {
 	bool group_stopped;      /* it was stopped by a signal (SIGSTOP, ...) when we came */
 	uint64_t stopped_ns; /* sp_now_ns() when the first thread was interrupted; 0 when none is */
 	struct sp_collector *collector; /* NULL: none was needed */
+	bool watched;                   /* seized, and running: see sp_process_watch() */
+	/* Told of each thread of a watched process that is about to end; may be NULL. */
+	void (*ending)(void *context);
+	void *ending_context;
 };
 
 enum sp_release {
@@ -66,6 +70,17 @@ int sp_process_check_tracees(pid_t pid, struct sp_error *err);
  */
 int sp_process_seize(struct sp_process *process, pid_t pid, uint64_t deadline_ns,
                      struct sp_error *err);
+
+/**
+ * Seizes every thread, and lets it run: from now on no thread ends before sp_process_attend(), or
+ * sp_process_stop(), has told process->ending of it. Until then the caller has to attend every now and
+ * then, because the threads wait with each signal for it.
+ */
+int sp_process_watch(struct sp_process *process, pid_t pid, struct sp_error *err);
+/** As sp_process_seize(), of a process that is watched; it is not any more, on failure neither. */
+int sp_process_stop(struct sp_process *process, uint64_t deadline_ns, struct sp_error *err);
+/** False if the process should not be watched any longer: it is being stopped, or has ended. */
+bool sp_process_attend(struct sp_process *process);
 
 /** Ends the control over all threads. Safe to call twice, and on a process that has died. */
 void sp_process_release(struct sp_process *process, enum sp_release how);

@@ -30,6 +30,8 @@
 /* After how many looks at a thread that does not stop it is interrupted again. */
 #define INTERRUPT_ROUNDS 128
 
+#define WATCH_OPTIONS (PTRACE_O_TRACEEXIT | PTRACE_O_TRACECLONE)
+
 /* How long in all, and how long at a time, threads may run to get out of the vDSO. */
 #define LEAVE_NS (SP_NS_PER_S / 5)
 #define LEAVE_ROUND_NS 20000
@@ -62,7 +64,7 @@ static int seize(struct sp_process *process, pid_t tid)
 	if (process->threads.count && !process->collector)
 		process->collector = sp_collector_start(process);
 	sp_collector_begin(process->collector);
-	code = ptrace(PTRACE_SEIZE, tid, 0, 0) < 0 ? errno : 0;
+	code = ptrace(PTRACE_SEIZE, tid, 0, process->watched ? WATCH_OPTIONS : 0) < 0 ? errno : 0;
 	sp_collector_end(process->collector);
 	return code;
 }
@@ -82,9 +84,11 @@ static int seize_thread(struct sp_process *process, pid_t tid, struct sp_error *
 		return 0;
 	if (code)
 		return sp_refuse_seize(process->pid, tid, code, err);
+	sp_process_add_thread(process, tid);
+	if (process->watched && !process->stopped_ns)
+		return 0;
 	if (!process->stopped_ns)
 		process->stopped_ns = sp_now_ns();
-	sp_process_add_thread(process, tid);
 	if (ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0 && errno != ESRCH)
 		return sp_fail_errno(err, errno, "cannot interrupt thread %d of process %d", tid,
 		                     process->pid);
@@ -126,6 +130,19 @@ static bool is_stop_signal(int signal)
 	return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
 }
 
+/* From a stop that is not the one that we wait for. A thread that was born is seized already. */
+static void let_go_on(struct sp_process *process, const struct sp_thread *thread, int status)
+{
+	unsigned long born;
+
+	if (status >> 16 == PTRACE_EVENT_EXIT && process->ending)
+		process->ending(process->ending_context);
+	if (status >> 16 == PTRACE_EVENT_CLONE &&
+	    ptrace(PTRACE_GETEVENTMSG, thread->tid, 0, &born) == 0)
+		sp_process_add_thread(process, (pid_t)born);
+	ptrace(PTRACE_CONT, thread->tid, 0, sp_signal_of_stop(status));
+}
+
 /*
  * What a wait status means for the stopping: 1 the thread stands, 0 it does not yet, -1 it has
  * ended. A signal that is about to be delivered goes its way; the interrupt takes effect behind it.
@@ -140,7 +157,7 @@ static int judge_stop(struct sp_process *process, struct sp_thread *thread, int 
 		return 1;
 	}
 	ptrace(PTRACE_INTERRUPT, thread->tid, 0, 0);
-	ptrace(PTRACE_CONT, thread->tid, 0, sp_signal_of_stop(status));
+	let_go_on(process, thread, status);
 	return 0;
 }
 
@@ -211,6 +228,46 @@ static int stop_all(struct sp_process *process, uint64_t deadline_ns, struct sp_
 		rc = found < 0 ? found : wait_all(process, deadline_ns, err);
 	} while (!rc && found > 0);
 	return rc;
+}
+
+/* --- watching --- */
+
+int sp_process_stop_watched(struct sp_process *process, uint64_t deadline_ns, struct sp_error *err)
+{
+	process->stopped_ns = sp_now_ns();
+	for (size_t i = 0; i < process->threads.count; i++)
+		ptrace(PTRACE_INTERRUPT, sp_process_thread(process, i)->tid, 0, 0);
+	return wait_all(process, deadline_ns, err);
+}
+
+/* A thread that was just born stops once. What is stopped by a signal stays so. */
+static bool attend_to(struct sp_process *process, struct sp_thread *thread, int status)
+{
+	if (!WIFSTOPPED(status))
+		return false;
+	thread->stopped = status >> 16 == PTRACE_EVENT_STOP && is_stop_signal(WSTOPSIG(status));
+	process->group_stopped |= thread->stopped;
+	if (!thread->stopped)
+		let_go_on(process, thread, status);
+	return !thread->stopped;
+}
+
+bool sp_process_attend(struct sp_process *process)
+{
+	for (size_t i = 0; i < process->threads.count;) {
+		struct sp_thread *thread = sp_process_thread(process, i);
+		int status;
+		pid_t got = waitpid(thread->tid, &status, __WALL | WNOHANG);
+
+		if (got > 0 && !attend_to(process, thread, status)) {
+			if (WIFSTOPPED(status) || thread->tid == process->pid)
+				return false;
+			forget_thread(process, i);
+		} else if (got <= 0) {
+			i++;
+		}
+	}
+	return true;
 }
 
 /* --- out of the vDSO --- */
@@ -374,8 +431,12 @@ static int stop_and_read(struct sp_process *process, uint64_t deadline_ns, struc
 	do {
 		struct sp_range vdso = find_vdso(process->pid);
 
-		sp_process_release(process, SP_RELEASE_RUN);
-		rc = stop_all(process, deadline_ns, err);
+		rc = process->watched ? sp_process_stop_watched(process, deadline_ns, err) : 0;
+		if (!process->watched)
+			sp_process_release(process, SP_RELEASE_RUN);
+		process->watched = false;
+		if (!rc)
+			rc = stop_all(process, deadline_ns, err);
 		if (!rc)
 			rc = leave_vdso(process, vdso, deadline_ns, err);
 		if (!rc)
@@ -384,8 +445,7 @@ static int stop_and_read(struct sp_process *process, uint64_t deadline_ns, struc
 	return rc == -ESRCH ? refuse_ended(process, err) : rc;
 }
 
-int sp_process_seize(struct sp_process *process, pid_t pid, uint64_t deadline_ns,
-                     struct sp_error *err)
+static int open_process(struct sp_process *process, pid_t pid, struct sp_error *err)
 {
 	int rc;
 
@@ -398,11 +458,39 @@ int sp_process_seize(struct sp_process *process, pid_t pid, uint64_t deadline_ns
 	if (rc)
 		return rc;
 	process->pidfd = pidfd_open(pid, 0);
-	if (process->pidfd < 0)
-		return sp_fail_errno(err, errno, "cannot open process %d", pid);
-	rc = stop_and_read(process, deadline_ns, err);
+	return process->pidfd < 0 ? sp_fail_errno(err, errno, "cannot open process %d", pid) : 0;
+}
+
+int sp_process_watch(struct sp_process *process, pid_t pid, struct sp_error *err)
+{
+	int rc = open_process(process, pid, err);
+
+	if (rc)
+		return rc;
+	process->watched = true;
+	do
+		rc = seize_new_threads(process, err);
+	while (rc > 0);
+	sp_collector_free(sp_steal_ptr(&process->collector));
+	if (rc)
+		sp_process_forget(process);
+	return rc;
+}
+
+int sp_process_stop(struct sp_process *process, uint64_t deadline_ns, struct sp_error *err)
+{
+	int rc = stop_and_read(process, deadline_ns, err);
+
 	sp_collector_dismiss(process->collector);
 	if (rc)
 		sp_process_forget(process);
 	return rc;
+}
+
+int sp_process_seize(struct sp_process *process, pid_t pid, uint64_t deadline_ns,
+                     struct sp_error *err)
+{
+	int rc = open_process(process, pid, err);
+
+	return rc ? rc : sp_process_stop(process, deadline_ns, err);
 }

@@ -34,6 +34,9 @@
 #define PART (64ULL << 10)
 /* To protect a page costs a fraction of a call: gaps of this size are protected too. */
 #define GAP (16 * SP_PAGE_SIZE)
+/* How much is protected with one call: less than a millisecond. */
+#define PROTECT_MAX (16ULL << 20)
+#define REGIONS 512
 
 enum page {
 	PAGE_HELD,   /* protected, not copied */
@@ -344,21 +347,6 @@ static int open_all(struct sp_hold *hold, struct sp_error *err)
 	return rc < 0 ? sp_fail_errno(err, -rc, "cannot hold memory with userfaultfd") : 0;
 }
 
-static void number_pages(struct sp_hold *hold, const struct sp_hold_request *request)
-{
-	uint64_t count = 0;
-
-	sp_ranges_add_all(&hold->pages, request->pages);
-	sp_ranges_add_all(&hold->areas, request->areas);
-	hold->numbers = sp_alloc_zeroed(hold->pages.count + 1, sizeof(*hold->numbers));
-	for (size_t i = 0; i < hold->pages.count; i++) {
-		hold->numbers[i] = count;
-		count += sp_range_size(*(struct sp_range *)sp_array_at(&hold->pages, i)) /
-		         SP_PAGE_SIZE;
-	}
-	hold->state = sp_alloc_zeroed(count + 1, sizeof(*hold->state));
-}
-
 /* From one userfaultfd to the other. */
 static int move_areas(struct sp_hold *hold, int asynchronous)
 {
@@ -373,28 +361,83 @@ static int move_areas(struct sp_hold *hold, int asynchronous)
 	return rc;
 }
 
-/* Pages of one area, with small gaps between them, at a time. */
-static int protect_all(struct sp_hold *hold)
+/* The first part of a set in a range, which gets shorter by it; empty if there is none. */
+static struct sp_range next_part(const struct sp_array *set, struct sp_range *within)
 {
-	int rc = 0;
+	size_t i = sp_ranges_search(set, within->start);
+	struct sp_range part = {within->end, within->end};
+
+	if (i < set->count)
+		part = *(struct sp_range *)sp_array_at(set, i);
+	part.start = part.start > within->start ? part.start : within->start;
+	part.end = part.end < within->end ? part.end : within->end;
+	if (part.start >= part.end)
+		part = (struct sp_range){within->end, within->end};
+	within->start = part.end;
+	return part;
+}
+
+int sp_hold_protect(struct sp_hold *hold, const struct sp_array *pages,
+                    bool (*go_on)(void *context), void *context)
+{
+	uint64_t gap = go_on ? 0 : GAP;
 
 	for (size_t area = 0; area < hold->areas.count; area++) {
 		struct sp_range within = *(struct sp_range *)sp_array_at(&hold->areas, area);
-		uint64_t number;
+		struct sp_range span = next_part(pages, &within);
 
-		while (rc == 0) {
-			struct sp_range span = held_range(hold, within, &number), next = span;
+		while (span.start < span.end) {
+			struct sp_range next = next_part(pages, &within);
+			int rc;
 
-			while (next.start < next.end && next.start <= span.end + GAP) {
+			if (next.start < next.end && next.start <= span.end + gap &&
+			    next.end - span.start <= PROTECT_MAX) {
 				span.end = next.end;
-				within.start = next.end;
-				next = held_range(hold, within, &number);
+				continue;
 			}
-			if (span.start == span.end)
-				break;
-			rc = sp_uffd_protect(hold->uffd, span);
+			for (; span.start < span.end; span.start += PROTECT_MAX) {
+				struct sp_range part = {span.start, span.start + PROTECT_MAX};
+
+				part.end = part.end < span.end ? part.end : span.end;
+				rc = sp_uffd_protect(hold->uffd, part);
+				if (rc < 0 || (go_on && !go_on(context)))
+					return rc < 0 ? rc : -ECANCELED;
+			}
+			span = next;
 		}
 	}
+	return 0;
+}
+
+static int find_written(struct sp_hold *hold, struct sp_array *written)
+{
+	struct page_region regions[REGIONS];
+
+	for (size_t area = 0; area < hold->areas.count; area++) {
+		struct sp_range left = *(struct sp_range *)sp_array_at(&hold->areas, area);
+
+		while (left.start < left.end) {
+			int count = sp_scan_written(hold->pagemap, &left, regions, REGIONS, 0);
+
+			if (count < 0)
+				return count;
+			for (int i = 0; i < count; i++)
+				sp_ranges_add(written,
+				              (struct sp_range){regions[i].start, regions[i].end});
+		}
+	}
+	sp_ranges_normalize(written);
+	return 0;
+}
+
+/* A page that is just being let go, for a thread that has been stopped meanwhile, is let go first. */
+int sp_hold_written(struct sp_hold *hold, struct sp_array *written)
+{
+	int rc;
+
+	pthread_mutex_lock(&hold->lock);
+	rc = find_written(hold, written);
+	pthread_mutex_unlock(&hold->lock);
 	return rc;
 }
 
@@ -419,6 +462,11 @@ static int spare(struct sp_hold *hold, const struct sp_array *spared)
 	return rc;
 }
 
+static int refuse(const struct sp_hold *hold, int rc, struct sp_error *err)
+{
+	return sp_fail_errno(err, -rc, "cannot hold memory of %s", sp_process_name(hold->pid).text);
+}
+
 static int start_thread(struct sp_hold *hold)
 {
 	sigset_t all, before;
@@ -432,39 +480,59 @@ static int start_thread(struct sp_hold *hold)
 	return -rc;
 }
 
-int sp_hold_begin(struct sp_hold **hold, const struct sp_hold_request *request,
-                  struct sp_error *err)
+int sp_hold_open(struct sp_hold **hold, const struct sp_hold_request *request, struct sp_error *err)
 {
-	struct sp_hold *begun = sp_alloc_zeroed(1, sizeof(*begun));
+	struct sp_hold *opened = sp_alloc_zeroed(1, sizeof(*opened));
 	int rc;
 
-	begun->pid = request->pid;
-	begun->uffd = request->uffd;
-	begun->memory = begun->pagemap = begun->fdinfo = begun->stop = -1;
-	begun->pages = SP_ARRAY_OF(struct sp_range);
-	begun->areas = SP_ARRAY_OF(struct sp_range);
-	begun->stash = *request->stash;
+	opened->pid = request->pid;
+	opened->uffd = request->uffd;
+	opened->memory = opened->pagemap = opened->fdinfo = opened->stop = -1;
+	opened->pages = SP_ARRAY_OF(struct sp_range);
+	opened->areas = SP_ARRAY_OF(struct sp_range);
+	opened->stash = *request->stash;
 	*request->stash = SP_STASH_NONE;
-	pthread_mutex_init(&begun->lock, NULL);
-	number_pages(begun, request);
-	rc = open_all(begun, err);
+	pthread_mutex_init(&opened->lock, NULL);
+	sp_ranges_add_all(&opened->areas, request->areas);
+	rc = open_all(opened, err);
 	if (rc == 0) {
-		rc = move_areas(begun, request->asynchronous);
+		rc = move_areas(opened, request->asynchronous);
 		if (rc == 0)
-			rc = protect_all(begun);
-		if (rc == 0)
-			rc = spare(begun, request->spared);
-		if (rc == 0)
-			rc = start_thread(begun);
+			rc = start_thread(opened);
 		if (rc < 0)
-			sp_fail_errno(err, -rc, "cannot hold memory of %s",
-			              sp_process_name(request->pid).text);
+			refuse(opened, rc, err);
 	}
 	if (rc < 0)
-		sp_hold_end(begun);
+		sp_hold_end(opened);
 	else
-		*hold = begun;
+		*hold = opened;
 	return rc;
+}
+
+/* The state of all pages is PAGE_HELD, which is 0. */
+static void number_pages(struct sp_hold *hold, const struct sp_array *pages)
+{
+	uint64_t count = 0;
+
+	sp_ranges_add_all(&hold->pages, pages);
+	hold->numbers = sp_alloc_zeroed(pages->count + 1, sizeof(*hold->numbers));
+	for (size_t i = 0; i < pages->count; i++) {
+		hold->numbers[i] = count;
+		count += sp_range_size(*(struct sp_range *)sp_array_at(pages, i)) / SP_PAGE_SIZE;
+	}
+	hold->state = sp_alloc_zeroed(count + 1, sizeof(*hold->state));
+}
+
+int sp_hold_begin(struct sp_hold *hold, const struct sp_array *pages, const struct sp_array *spared,
+                  struct sp_error *err)
+{
+	int rc;
+
+	pthread_mutex_lock(&hold->lock);
+	number_pages(hold, pages);
+	rc = spare(hold, spared);
+	pthread_mutex_unlock(&hold->lock);
+	return rc < 0 ? refuse(hold, rc, err) : 0;
 }
 
 /* --- reading --- */
@@ -522,6 +590,14 @@ int sp_hold_read(void *context, uint64_t address, void *buffer, size_t size, str
 		left.start = part.end;
 	}
 	return rc;
+}
+
+struct sp_stash sp_hold_take_stash(struct sp_hold *hold)
+{
+	struct sp_stash stash = hold->stash;
+
+	hold->stash = SP_STASH_NONE;
+	return stash;
 }
 
 uint64_t sp_hold_faults(struct sp_hold *hold)

@@ -360,6 +360,148 @@ static void continue_meanwhile_takes_a_stop_back(void **state)
 	waitpid(pid, NULL, 0);
 }
 
+/* --- watching --- */
+
+static pid_t word; /* which the kernel sets to 0 when the thread ends */
+
+static void ignore_signal(int signal)
+{
+	(void)signal;
+}
+
+static int waits_for_signal_and_ends(void *unused)
+{
+	sigset_t set;
+	int signal;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigwait(&set, &signal);
+	syscall(SYS_exit, 0);
+	return 0;
+}
+
+/* Blocked for the thread that waits; the main thread takes SIGUSR2 and goes on. */
+static void has_thread_that_ends(int ready)
+{
+	static uint8_t stack[64 << 10] __attribute__((aligned(16)));
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGUSR2, ignore_signal);
+	if (clone(waits_for_signal_and_ends, stack + sizeof(stack),
+	          CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
+	                  CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID,
+	          NULL, &word, NULL, &word) < 0)
+		_exit(97);
+	report(ready);
+	for (;;)
+		pause();
+}
+
+struct told {
+	pid_t pid;
+	unsigned times;
+	pid_t word;
+};
+
+static void note_word(void *context)
+{
+	struct told *told = context;
+
+	told->times++;
+	sp_process_read(told->pid, (uintptr_t)&word, &told->word, sizeof(told->word), NULL);
+}
+
+static bool word_is(pid_t pid, pid_t value)
+{
+	pid_t now;
+
+	return sp_process_read(pid, (uintptr_t)&word, &now, sizeof(now), NULL) == 0 && now == value;
+}
+
+static void watch(struct sp_process *process, pid_t pid, struct told *told)
+{
+	struct sp_error err = {0};
+
+	*told = (struct told){.pid = pid};
+	if (sp_process_watch(process, pid, &err))
+		fail_msg("%s", err.message);
+	process->ending = note_word;
+	process->ending_context = told;
+}
+
+/* What it leaves word of in its memory is not written yet. */
+static void watcher_is_told_before_a_thread_ends(void **state)
+{
+	pid_t pid = start(has_thread_that_ends);
+	struct sp_process process;
+	struct sp_error err = {0};
+	struct told told;
+	int64_t tid;
+
+	watch(&process, pid, &told);
+	kill(pid, SIGUSR2);
+	assert_true(sp_process_attend(&process));
+	assert_int_equal(told.times, 0);
+	tid = sp_process_thread(&process, 1)->tid;
+	kill(pid, SIGUSR1);
+	while (!told.times)
+		assert_true(sp_process_attend(&process));
+	assert_int_equal(told.word, tid);
+	while (!word_is(pid, 0))
+		assert_true(sp_process_attend(&process));
+	assert_int_equal(sp_process_stop(&process, DEADLINE, &err), 0);
+	assert_int_equal(process.threads.count, 1);
+	sp_process_forget(&process);
+	end(pid);
+}
+
+/* While the process is being stopped, too; let go, the thread ends as it would have. */
+static void thread_that_ends_last_is_told_of(void **state)
+{
+	for (int stops = 0; stops < 2; stops++) {
+		pid_t pid = start(has_thread_that_ends);
+		struct sp_process process;
+		struct sp_error err = {0};
+		struct told told;
+
+		watch(&process, pid, &told);
+		kill(pid, SIGUSR1);
+		if (stops) {
+			assert_int_equal(sp_process_stop(&process, DEADLINE, &err), 0);
+			assert_int_equal(told.times, word_is(pid, 0));
+		}
+		sp_process_forget(&process);
+		assert_true(!told.times || told.word);
+		while (!word_is(pid, 0))
+			sched_yield();
+		end(pid);
+	}
+}
+
+static void watched_process_that_makes_threads_is_stopped(void **state)
+{
+	pid_t pid = start(makes_threads);
+
+	for (int i = 0; i < 20; i++) {
+		struct sp_process process;
+		struct sp_error err = {0};
+
+		if (sp_process_watch(&process, pid, &err))
+			continue;
+		for (int j = 0; j < 100; j++)
+			assert_true(sp_process_attend(&process));
+		assert_int_equal(sp_process_stop(&process, DEADLINE, &err), 0);
+		for (size_t j = 0; j < process.threads.count; j++)
+			assert_true(sp_process_thread(&process, j)->stopped);
+		sp_process_forget(&process);
+	}
+	end(pid);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -371,6 +513,9 @@ int main(int argc, char **argv)
 	        cmocka_unit_test(unstoppable_process_is_refused_in_time),
 	        cmocka_unit_test(stop_meanwhile_takes_effect_afterwards),
 	        cmocka_unit_test(continue_meanwhile_takes_a_stop_back),
+	        cmocka_unit_test(watcher_is_told_before_a_thread_ends),
+	        cmocka_unit_test(thread_that_ends_last_is_told_of),
+	        cmocka_unit_test(watched_process_that_makes_threads_is_stopped),
 	};
 
 	if (argc == 2 && !strcmp(argv[1], EXEC_AGAIN))
