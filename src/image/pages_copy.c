@@ -1,7 +1,7 @@
 /*
  * Copying a page store, with all that it has from the stores below, into a new one.
  *
- * It goes in windows: as many pages of an object, in the order of their addresses, as have 32 MiB of
+ * It goes in windows: as many pages of an object, in the order of their addresses, as have 16 MiB of
  * contents. These are loaded into a buffer, frame by frame and by all processors, and from there
  * added to the writer in order. So the new frames have what was scattered over a chain side by side,
  * and the memory that it takes does not depend on what is copied.
@@ -16,7 +16,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define WINDOW_SIZE (32ULL << 20)
+#define WINDOW_SIZE (16ULL << 20)
 #define WINDOW_RUNS 65536
 /* A number beyond this is nonsense, and must not make us write as many objects. */
 #define OBJECTS_MAX (1U << 20)

@@ -1,6 +1,7 @@
 #!/bin/bash
 # A dump that runs out of disk says so and leaves nothing: no file, and a target that works on as before. On
-# file systems of several sizes, so that it happens at different steps.
+# file systems of several sizes, so that it happens at different steps. So do those that write what was saved in another
+# form; the checkpoint is as it was.
 # shellcheck source=tests/lib.sh
 source "$TOP/tests/lib.sh"
 
@@ -30,6 +31,36 @@ status=0
 [[ -z $(ls -A small) ]] || die "no inodes: left $(ls -A small)"
 umount small
 ok "$TEST_NAME/no inodes"
+
+# --- what was saved, in another form -------------------------------------------------------------------
+
+dump "$pid" image --compress none --leave-running --track
+dump "$pid" image2 --compress none --leave-running --parent image
+
+out_of_disk() { # CASE COMMAND...
+	local status=0 before
+	before=$(find image image2 small -type f -exec cksum {} + | sort)
+	"${@:2}" >output 2>error </dev/null || status=$?
+	((status == 1)) || die "$1: exit status $status: $(<error)"
+	one_sentence error || die "$1: not one line: $(<error)"
+	grep -q "No space left" error || die "$1: does not say why: $(<error)"
+	[[ $(find image image2 small -type f -exec cksum {} + | sort) == "$before" ]] || die "$1: left $(ls -A small)"
+	ok "$TEST_NAME/$1"
+}
+
+for size in 16k 256k 1m; do
+	mount -t tmpfs -o "size=$size,nr_inodes=100" tmpfs small || die "cannot mount a tmpfs"
+	out_of_disk "merge to $size" "$sealpoint" merge image2 -o small/merged
+	out_of_disk "core to $size" "$sealpoint" core image2 -o small/core
+	umount small
+done
+mount -t tmpfs -o "size=$(($(du -sk image image2 | awk '{ sum += $1 } END { print sum }') + 256))k" tmpfs small ||
+	die "cannot mount a tmpfs"
+cp -r image image2 small
+out_of_disk "merge in place" "$sealpoint" merge small/image2 --in-place
+"$sealpoint" verify small/image2 >output 2>error || die "the chain on a full disk: $(<error)"
+umount small
+"$sealpoint" track stop "$pid" >output 2>error || die "track stop: $(<error)"
 
 let_go
 expect_pass "$pid" 20
