@@ -30,12 +30,14 @@
 struct fixture {
 	Sealpoint__Manifest manifest;
 	Sealpoint__Process process;
+	Sealpoint__Process
+	        ended[2]; /* a child of it that has ended, and one of that; see ended_count */
 	Sealpoint__Thread threads[2];
 	Sealpoint__Vma vmas[3];
 	Sealpoint__OpenFile files[2];
 	Sealpoint__Descriptor descriptors[2];
 	Sealpoint__Facet facets[2], *facet_list[2];
-	size_t vma_count, thread_count, file_count, descriptor_count;
+	size_t ended_count, vma_count, thread_count, file_count, descriptor_count;
 	struct sp_range pages[3]; /* that are added to the page store; the middle one is DATA */
 	struct sp_range early;    /* ZERO pages of a layer below, if not empty */
 	enum sp_page_state heap_state;
@@ -92,6 +94,12 @@ static inline struct fixture *new_fixture(void)
 		fixture->descriptors[i].pid = 100;
 		fixture->descriptors[i].number = i * 5;
 		fixture->descriptors[i].file = 2;
+		sealpoint__process__init(&fixture->ended[i]);
+		fixture->ended[i].pid = 110 + i;
+		fixture->ended[i].ppid = i ? 110 : 100;
+		fixture->ended[i].ended = true;
+		fixture->ended[i].exit_signal = 17;
+		fixture->ended[i].wait_status = 7 << 8;
 		sealpoint__facet__init(&fixture->facets[i]);
 		fixture->facets[i].name = (char *)(i ? "timers" : "credentials");
 		fixture->facet_list[i] = &fixture->facets[i];
@@ -126,6 +134,8 @@ static inline int write_records(struct sp_record_writer *records, struct fixture
 {
 	int status = sp_record_write(records, SP_RECORD_PROCESS, &fixture->process.base, err);
 
+	for (size_t i = 0; i < fixture->ended_count && status == 0; i++)
+		status = sp_record_write(records, SP_RECORD_PROCESS, &fixture->ended[i].base, err);
 	for (size_t i = 0; i < fixture->thread_count && status == 0; i++)
 		status = sp_record_write(records, SP_RECORD_THREAD, &fixture->threads[i].base, err);
 	for (size_t i = 0; i < fixture->vma_count && status == 0; i++)

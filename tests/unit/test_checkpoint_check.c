@@ -50,6 +50,81 @@ static void foreign_thread(struct fixture *fixture)
 	fixture->threads[1].pid = 99;
 }
 
+static void root_ended(struct fixture *fixture)
+{
+	fixture->process = fixture->ended[0];
+	fixture->process.pid = 100;
+}
+
+static void stopped_for_unknown_reason(struct fixture *fixture)
+{
+	fixture->process.wait_status = 19;
+}
+
+static void group_too_high(struct fixture *fixture)
+{
+	fixture->process.pgid = 1 << 22;
+}
+
+static void ended_with_memory(struct fixture *fixture)
+{
+	fixture->ended_count = 1;
+	fixture->ended[0].memory_object = 2;
+}
+
+static void ended_with_thread(struct fixture *fixture)
+{
+	fixture->ended_count = 1;
+	fixture->threads[1].pid = 110;
+}
+
+static void ended_with_mapping(struct fixture *fixture)
+{
+	fixture->ended_count = 1;
+	fixture->vmas[2].pid = 110;
+}
+
+static void ended_with_descriptor(struct fixture *fixture)
+{
+	fixture->ended_count = 1;
+	fixture->descriptors[1].pid = 110;
+}
+
+static void ended_impossibly(struct fixture *fixture)
+{
+	fixture->ended_count = 1;
+	fixture->ended[0].wait_status = 65;
+}
+
+static void ended_with_both(struct fixture *fixture)
+{
+	fixture->ended_count = 1;
+	fixture->ended[0].wait_status = 7 << 8 | 9;
+}
+
+static void unknown_exit_signal(struct fixture *fixture)
+{
+	fixture->ended_count = 1;
+	fixture->ended[0].exit_signal = 65;
+}
+
+static void child_of_ended(struct fixture *fixture)
+{
+	fixture->ended_count = 2;
+}
+
+static void child_of_nobody(struct fixture *fixture)
+{
+	fixture->ended_count = 1;
+	fixture->ended[0].ppid = 99;
+}
+
+static void process_twice(struct fixture *fixture)
+{
+	fixture->ended_count = 1;
+	fixture->ended[0].pid = 100;
+}
+
 static void short_registers(struct fixture *fixture)
 {
 	fixture->threads[1].general.len--;
@@ -196,6 +271,19 @@ static void references_that_lead_nowhere_are_refused(void **state)
 	        {leader_second, "thread 101 stands where the leader"},
 	        {tid_twice, "thread 100 stands where the other threads"},
 	        {foreign_thread, "unknown process 99"},
+	        {root_ended, "the root 100 has ended"},
+	        {stopped_for_unknown_reason, "is stopped with signal 19"},
+	        {group_too_high, "group 4194304"},
+	        {ended_with_memory, "process 110 has ended, and has more than a status"},
+	        {ended_with_thread, "thread 101 belongs to the unknown process 110"},
+	        {ended_with_mapping, "of process 110 belongs to nobody"},
+	        {ended_with_descriptor, "belongs to the unknown process 110"},
+	        {ended_impossibly, "has ended with status 0x41, which cannot be"},
+	        {ended_with_both, "has ended with status 0x709"},
+	        {unknown_exit_signal, "process 110 ends with signal 65"},
+	        {child_of_ended, "process 111 comes before its parent 110"},
+	        {child_of_nobody, "process 110 comes before its parent 99"},
+	        {process_twice, "process 100 is there twice"},
 	        {short_registers, "bytes of general registers"},
 	        {large_xstate, "bytes of extended state"},
 	        {vma_unaligned, "0x400000-0x403fff of process 100 is not a range of pages"},
@@ -239,10 +327,32 @@ static void references_that_lead_nowhere_are_refused(void **state)
 	}
 }
 
+static void a_child_that_has_ended_is_accepted(void **state)
+{
+	struct scratch scratch = scratch_make();
+	sp_cleanup_free struct fixture *fixture = new_fixture();
+	sp_cleanup_free char *path = in_scratch(&scratch, "saved");
+	struct sp_checkpoint *checkpoint;
+	const Sealpoint__Process *process;
+	struct sp_error err = {0};
+
+	fixture->ended_count = 1;
+	write_fixture(fixture, path);
+	assert_int_equal(sp_checkpoint_open(&checkpoint, path, &err), 0);
+	assert_int_equal(checkpoint->processes.count, 2);
+	assert_int_equal(sp_checkpoint_find_process(checkpoint, 100, &process, &err), 0);
+	assert_int_equal(process->pid, 100);
+	assert_int_equal(sp_checkpoint_find_process(checkpoint, 110, &process, &err), -ESRCH);
+	assert_says(&err, "no living process 110");
+	sp_checkpoint_close(checkpoint);
+	scratch_remove(&scratch);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(references_that_lead_nowhere_are_refused),
+	        cmocka_unit_test(a_child_that_has_ended_is_accepted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
