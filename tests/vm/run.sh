@@ -14,7 +14,8 @@
 #   differ; those that were dumped here are refused there, where the processor has fewer features.
 #
 # The output is that of tests/run.sh: a line for each result, and the sums last. The environment gives BUILD (default:
-# build), VM_SECONDS, after which the guest is ended (default 1500), and VM_TRAVELLERS, the subjects that travel.
+# build), VM_SECONDS, after which the guest is ended (default 1500), and VM_TRAVELLERS, the subjects that travel. SEED and
+# STEPS are those of integration/deltas.
 set -u
 TOP=$(cd "$(dirname "$0")/../.." && pwd)
 BUILD=$(cd "$TOP" && realpath -m "${BUILD:-build}")
@@ -60,7 +61,8 @@ boot() {
 pack() {
 	local job
 	job=$(mktemp -d)
-	printf '%s=%q\n' TOP "$TOP" BUILD "$BUILD" TESTS "$TESTS" TRAVELLERS "$TRAVELLERS" TRAVEL "$TRAVEL" >"$job/job.env"
+	printf '%s=%q\n' TOP "$TOP" BUILD "$BUILD" TESTS "$TESTS" TRAVELLERS "$TRAVELLERS" TRAVEL "$TRAVEL" \
+		SEED "${SEED:-}" STEPS "${STEPS:-}" >"$job/job.env"
 	"$TOP/tests/vm/root.sh" "$vm/kernel" "$TRAVEL" >"$vm/root.cpio" &&
 		(cd "$job" && echo job.env | cpio --quiet -o -H newc) >>"$vm/root.cpio"
 	rm -r "$job"
