@@ -130,6 +130,12 @@ expect_locks 0 "left running"
 expect_clients_go_on "left running"
 ok "$TEST_NAME/left running"
 
+"$sealpoint" inspect "$server" --tcp-established >look 2>&1 || die "a look at it says: $(tail -3 look)"
+grep -q 'connection to \[fd09::2\]:' look || die "a look at it shows no connection: $(<look)"
+expect_locks 0 "looked at"
+expect_clients_go_on "looked at"
+ok "$TEST_NAME/looked at"
+
 start_program python3 late.py 7001
 late=$PROGRAM_PID
 wait_until 20 is_listening 7001 || die "the late server does not start: $(tail -3 program.log)"
