@@ -145,9 +145,32 @@ static int make(struct sp_remote *remote, int mode, struct sp_error *err)
 	               remote->process->pid);
 }
 
+/* A stub that we made ends with us: it may have the descriptor for a moment. */
+static int take_from_stub(struct sp_remote *remote, struct sp_error *err)
+{
+	uint64_t flags = O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY;
+	sp_cleanup_close int fd = -1;
+	int64_t number;
+	int rc = sp_remote_call(remote, &number, err, "open a userfaultfd", SYS_userfaultfd, flags,
+	                        0, 0, 0, 0, 0);
+
+	if (rc == -EINVAL) /* before Linux 5.11 */
+		rc = sp_remote_call(remote, &number, err, "open a userfaultfd", SYS_userfaultfd,
+		                    flags & ~(uint64_t)UFFD_USER_MODE_ONLY, 0, 0, 0, 0, 0);
+	if (rc < 0)
+		return rc;
+	fd = pidfd_getfd(remote->process->pidfd, (int)number, 0);
+	if (fd < 0)
+		return sp_fail_errno(err, errno, "cannot take over a userfaultfd of process %d",
+		                     remote->process->pid);
+	rc = sp_remote_call(remote, NULL, err, "close the userfaultfd", SYS_close, (uint64_t)number,
+	                    0, 0, 0, 0, 0);
+	return rc < 0 ? rc : sp_steal_fd(&fd);
+}
+
 int sp_remote_userfaultfd(struct sp_remote *remote, struct sp_error *err)
 {
-	return make(remote, UFFD_USER_MODE_ONLY, err);
+	return remote->heals ? make(remote, UFFD_USER_MODE_ONLY, err) : take_from_stub(remote, err);
 }
 
 /* --- through the device --- */
