@@ -212,7 +212,7 @@ static int arm(struct dump *dump, const struct sp_array *areas, struct sp_error 
 	return rc < 0 ? rc : protect_in_rounds(dump, err);
 }
 
-void sp_dump_arm(struct dump *dump)
+bool sp_dump_arm(struct dump *dump)
 {
 	sp_cleanup_array struct sp_array areas = SP_ARRAY_OF(struct sp_range);
 	struct task *root = sp_dump_root(dump);
@@ -224,10 +224,15 @@ void sp_dump_arm(struct dump *dump)
 		if (sp_memory_is_worth_holding(vma, &dump->cut->changed))
 			sp_array_append(&areas, &vma->range);
 	}
-	if (!areas.count || arm(dump, &areas, &failure) == 0)
-		return;
-	sp_verbose(dump->options->log, "memory is protected in the freeze: %s", failure.message);
-	sp_dump_disarm(dump);
+	if (!areas.count)
+		return false;
+	sp_cut_not_saved(dump->cut);
+	if (arm(dump, &areas, &failure) < 0) {
+		sp_verbose(dump->options->log, "memory is protected in the freeze: %s",
+		           failure.message);
+		sp_dump_disarm(dump);
+	}
+	return true;
 }
 
 /* --- in the freeze --- */

@@ -129,11 +129,9 @@ static int copy_round(struct dump *dump, uint64_t *size, struct sp_error *err)
 	int rc = sp_dump_take(dump, root, err);
 
 	*size = dump->cut->written;
-	if (!rc && sp_dump_is_worth_holding(dump, *size) && *size >= before / 2) {
-		sp_cut_not_saved(dump->cut);
-		sp_dump_arm(dump);
+	if (!rc && *size >= before / 2 && sp_dump_is_worth_holding(dump, *size) &&
+	    sp_dump_arm(dump))
 		return 0;
-	}
 	if (!rc)
 		rc = sp_dump_save_pages(dump, root, true, err);
 	if (rc)

@@ -99,10 +99,11 @@ int sp_dump_copy_ahead(struct dump *dump, struct sp_error *err);
 /** True if it should rather be held than read in the freeze. */
 bool sp_dump_is_worth_holding(const struct dump *dump, uint64_t size);
 /**
- * Protects in advance what is to be held. Where that fails it is done in the freeze. The process is
- * watched afterwards.
+ * Protects in advance what is to be held of that which the last take has found, and is not saved then;
+ * false: there is no mapping of which so much was written. Where protecting fails it is done in the
+ * freeze. The process is watched afterwards.
  */
-void sp_dump_arm(struct dump *dump);
+bool sp_dump_arm(struct dump *dump);
 /** All that was protected in advance is not any more, and counts as written. */
 void sp_dump_disarm(struct dump *dump);
 
