@@ -146,6 +146,15 @@ int sp_socket_number(int fd, int option)
 	return getsockopt(fd, SOL_SOCKET, option, &value, &size) < 0 ? -1 : value;
 }
 
+struct tcp_info sp_tcp_info(int fd)
+{
+	struct tcp_info info = {.tcpi_state = TCP_CLOSE};
+	socklen_t size = sizeof(info);
+
+	getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size);
+	return info;
+}
+
 /* A buffer size that the program has chosen; what the kernel tunes itself is left to it. */
 static bool is_tuned_by_kernel(int fd, const struct option *option)
 {
@@ -164,8 +173,7 @@ static bool is_tuned_by_kernel(int fd, const struct option *option)
  */
 static bool belongs_to_connection(int fd, const struct option *option)
 {
-	struct tcp_info info = {.tcpi_state = TCP_CLOSE};
-	socklen_t size = sizeof(info);
+	unsigned state;
 
 	if ((option->level == IPPROTO_IP && option->name == IP_MULTICAST_TTL) ||
 	    (option->level == IPPROTO_IPV6 && option->name == IPV6_MULTICAST_HOPS))
@@ -173,8 +181,8 @@ static bool belongs_to_connection(int fd, const struct option *option)
 	if (option->level != IPPROTO_TCP ||
 	    (option->name != TCP_MAXSEG && option->name != TCP_FASTOPEN_CONNECT))
 		return false;
-	getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size);
-	return info.tcpi_state != TCP_CLOSE && info.tcpi_state != TCP_LISTEN;
+	state = sp_tcp_info(fd).tcpi_state;
+	return state != TCP_CLOSE && state != TCP_LISTEN;
 }
 
 /* The socket's own value, or 0 if it has no such option. */

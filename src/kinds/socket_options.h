@@ -8,6 +8,7 @@
 
 #include "socket.pb-c.h"
 
+#include <netinet/tcp.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -15,6 +16,8 @@ struct sp_error;
 
 /** The value of a SOL_SOCKET option that is an int, or -1 if the socket has no such option. */
 int sp_socket_number(int fd, int option);
+/** What the kernel tells of a TCP socket (TCP_INFO); of another one, that its state is TCP_CLOSE. */
+struct tcp_info sp_tcp_info(int fd);
 
 struct sp_socket_options {
 	Sealpoint__SocketOption **list; /* for the `options` of a message */

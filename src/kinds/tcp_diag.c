@@ -159,7 +159,7 @@ static int refuse_owned(uint32_t inode, struct sp_error *err)
 {
 	char holder[64];
 
-	sp_unix_holder(inode, holder, sizeof(holder)); /* it looks for sockets of any kind */
+	sp_socket_holder(inode, holder, sizeof(holder));
 	return sp_fail(err, EADDRINUSE, "this connection exists, %s has it; end that first",
 	               holder);
 }

@@ -20,20 +20,14 @@
 #define SCALE_MAX 14
 #define STATE_ROUNDS 10000 /* 2 s and more */
 
-static int set_number(int fd, int option, int value, const char *what, struct sp_error *err)
-{
-	if (!setsockopt(fd, IPPROTO_TCP, option, &value, sizeof(value)))
-		return 0;
-	return sp_fail_errno(err, errno, "TCP repair: cannot %s", what);
-}
-
 /* --- connecting --- */
 
 static int set_sequence(int fd, int queue, uint32_t number, struct sp_error *err)
 {
-	int rc = set_number(fd, TCP_REPAIR_QUEUE, queue, "choose a queue", err);
+	int rc = sp_tcp_repair_set(fd, TCP_REPAIR_QUEUE, queue, "choose a queue", err);
 
-	return rc ? rc : set_number(fd, TCP_QUEUE_SEQ, (int)number, "set a sequence number", err);
+	return rc ? rc
+	          : sp_tcp_repair_set(fd, TCP_QUEUE_SEQ, (int)number, "set a sequence number", err);
 }
 
 static int connect_silently(int fd, const Sealpoint__InetSocket *socket,
@@ -68,7 +62,8 @@ static int set_negotiated(int fd, const Sealpoint__TcpConnection *connection, st
 		list[count++] = (struct tcp_repair_opt){TCPOPT_TIMESTAMP, 0};
 	if (setsockopt(fd, IPPROTO_TCP, TCP_REPAIR_OPTIONS, list, count * sizeof(list[0])) < 0)
 		return sp_fail_errno(err, errno, "TCP repair: cannot set what was negotiated");
-	return set_number(fd, TCP_TIMESTAMP, (int)connection->timestamp, "set the timestamp", err);
+	return sp_tcp_repair_set(fd, TCP_TIMESTAMP, (int)connection->timestamp, "set the timestamp",
+	                         err);
 }
 
 /* Where what has arrived ends, without the end itself: that arrives later (hear_end). */
@@ -132,7 +127,7 @@ static int send_all(int fd, const uint8_t *bytes, size_t size, struct sp_error *
 
 static int fill_queue(int fd, int queue, const uint8_t *bytes, size_t size, struct sp_error *err)
 {
-	int rc = set_number(fd, TCP_REPAIR_QUEUE, queue, "choose a queue", err);
+	int rc = sp_tcp_repair_set(fd, TCP_REPAIR_QUEUE, queue, "choose a queue", err);
 
 	return rc ? rc : send_all(fd, bytes, size, err);
 }
@@ -159,19 +154,18 @@ static int fill_queues(int fd, const Sealpoint__TcpConnection *connection, struc
 static int wait_for_state(int fd, unsigned state, struct sp_error *err)
 {
 	const struct timespec pause = {.tv_nsec = 200000};
-	struct tcp_info info = {0};
-	socklen_t size = sizeof(info);
+	unsigned now = state;
 
 	for (unsigned round = 0; round < STATE_ROUNDS; round++) {
-		getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size);
-		if (info.tcpi_state == state)
+		now = sp_tcp_info(fd).tcpi_state;
+		if (now == state)
 			return 0;
 		nanosleep(&pause, NULL);
 	}
 	return sp_fail(err, EIO,
 	               "its connection is %s, and does not become %s (does a filter drop packets "
 	               "that come from here?)",
-	               sp_tcp_state_name(info.tcpi_state), sp_tcp_state_name(state));
+	               sp_tcp_state_name(now), sp_tcp_state_name(state));
 }
 
 /* What the other end has said last, once more: that it sends no more, or that it knows we do not. */
@@ -206,12 +200,13 @@ static int write_unsent(int fd, const Sealpoint__TcpConnection *connection, stru
 	int rc = 0;
 
 	if (paused)
-		rc = set_number(fd, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP, "pause it", err);
+		rc = sp_tcp_repair_set(fd, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP, "pause it", err);
 	if (!rc && paused)
 		rc = send_all(fd, connection->sending.data + sent, connection->unsent, err);
 	if (!rc && sp_tcp_has_said_end(connection->state) && shutdown(fd, SHUT_WR) < 0)
 		rc = sp_fail_errno(err, errno, "cannot shut its writing direction");
-	if (paused && set_number(fd, TCP_REPAIR, TCP_REPAIR_ON, "go on with it", rc ? NULL : err))
+	if (paused &&
+	    sp_tcp_repair_set(fd, TCP_REPAIR, TCP_REPAIR_ON, "go on with it", rc ? NULL : err))
 		return -EIO;
 	return rc;
 }
@@ -241,7 +236,7 @@ static int connect_again(int fd, const Sealpoint__InetSocket *socket,
                          const Sealpoint__TcpConnection *connection, struct sp_error *err)
 {
 	uint32_t received = received_end(connection) - (uint32_t)connection->received.len;
-	int rc = set_number(fd, TCP_REPAIR, TCP_REPAIR_ON, "begin it (CAP_NET_ADMIN)", err);
+	int rc = sp_tcp_repair_set(fd, TCP_REPAIR, TCP_REPAIR_ON, "begin it (CAP_NET_ADMIN)", err);
 
 	if (!rc)
 		rc = set_sequence(fd, TCP_RECV_QUEUE, received, err);
@@ -258,7 +253,7 @@ static int connect_again(int fd, const Sealpoint__InetSocket *socket,
 static int prepare_to_ask(int fd, const Sealpoint__InetSocket *socket,
                           const Sealpoint__TcpConnection *connection, struct sp_error *err)
 {
-	int rc = set_number(fd, TCP_REPAIR, TCP_REPAIR_ON, "begin it (CAP_NET_ADMIN)", err);
+	int rc = sp_tcp_repair_set(fd, TCP_REPAIR, TCP_REPAIR_ON, "begin it (CAP_NET_ADMIN)", err);
 
 	if (!rc)
 		rc = set_sequence(fd, TCP_SEND_QUEUE, connection->send_next - 1, err);
@@ -305,7 +300,7 @@ int sp_tcp_connection_resume(int fd, const Sealpoint__InetSocket *socket,
 {
 	int reuse = sp_socket_options_have(socket->options, socket->n_options, SOL_SOCKET,
 	                                   SO_REUSEADDR);
-	int rc = set_number(fd, TCP_REPAIR, TCP_REPAIR_OFF, "end it", err);
+	int rc = sp_tcp_repair_set(fd, TCP_REPAIR, TCP_REPAIR_OFF, "end it", err);
 
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
 	return !rc && connection->state == TCP_SYN_SENT ? ask_again(fd, connection, err) : rc;

@@ -53,7 +53,7 @@ bool sp_tcp_end_is_on_its_way(unsigned state)
 
 /* --- the mode --- */
 
-static int set_number(int fd, int option, int value, const char *what, struct sp_error *err)
+int sp_tcp_repair_set(int fd, int option, int value, const char *what, struct sp_error *err)
 {
 	if (!setsockopt(fd, IPPROTO_TCP, option, &value, sizeof(value)))
 		return 0;
@@ -83,7 +83,7 @@ static bool is_in_repair(int fd)
  */
 static int leave_repair(int fd, int reuse, struct sp_error *err)
 {
-	int rc = set_number(fd, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP, "end it", err);
+	int rc = sp_tcp_repair_set(fd, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP, "end it", err);
 
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
 	return rc;
@@ -91,7 +91,7 @@ static int leave_repair(int fd, int reuse, struct sp_error *err)
 
 void sp_tcp_connection_silence(int fd)
 {
-	set_number(fd, TCP_REPAIR, TCP_REPAIR_ON, "begin it", NULL);
+	sp_tcp_repair_set(fd, TCP_REPAIR, TCP_REPAIR_ON, "begin it", NULL);
 }
 
 bool sp_tcp_connection_heal(int fd)
@@ -104,15 +104,6 @@ bool sp_tcp_connection_heal(int fd)
 }
 
 /* --- reading --- */
-
-static struct tcp_info read_info(int fd)
-{
-	struct tcp_info info = {.tcpi_state = TCP_CLOSE};
-	socklen_t size = sizeof(info);
-
-	getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size);
-	return info;
-}
 
 /* Looks at what waits in a queue, at most `size` bytes; -1 and errno. */
 static ssize_t peek(int fd, ProtobufCBinaryData *bytes, size_t size)
@@ -184,12 +175,12 @@ static int read_in_repair(int fd, Sealpoint__TcpConnection *message, struct sp_e
 	if (!rc)
 		rc = get_number(fd, TCP_MAXSEG, "the segment size", &message->mss, err);
 	if (!rc)
-		rc = set_number(fd, TCP_REPAIR_QUEUE, TCP_RECV_QUEUE, "choose a queue", err);
+		rc = sp_tcp_repair_set(fd, TCP_REPAIR_QUEUE, TCP_RECV_QUEUE, "choose a queue", err);
 	if (!rc)
 		rc = get_number(fd, TCP_QUEUE_SEQ, "a sequence number", &message->receive_next,
 		                err);
 	if (!rc)
-		rc = set_number(fd, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE, "choose a queue", err);
+		rc = sp_tcp_repair_set(fd, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE, "choose a queue", err);
 	if (!rc)
 		rc = get_number(fd, TCP_QUEUE_SEQ, "a sequence number", &message->send_next, err);
 	return rc ? rc : read_sending(fd, message, err);
@@ -203,13 +194,13 @@ static bool is_consistent(int fd, const Sealpoint__TcpConnection *message)
 	return !ioctl(fd, FIONREAD, &received) && !ioctl(fd, SIOCOUTQ, &sending) &&
 	       (size_t)received == message->received.len &&
 	       (size_t)sending == message->sending.len + sp_tcp_end_is_on_its_way(message->state) &&
-	       read_info(fd).tcpi_state == message->state;
+	       sp_tcp_info(fd).tcpi_state == message->state;
 }
 
 static void read_negotiated(int fd, Sealpoint__TcpConnection *message)
 {
 	struct pollfd end = {.fd = fd, .events = POLLRDHUP};
-	struct tcp_info info = read_info(fd);
+	struct tcp_info info = sp_tcp_info(fd);
 
 	message->reading_shut = poll(&end, 1, 0) > 0 && (end.revents & POLLRDHUP) &&
 	                        !sp_tcp_has_heard_end(info.tcpi_state);
@@ -228,7 +219,8 @@ static int read_once(int fd, int reuse, Sealpoint__TcpConnection *message, struc
 	read_negotiated(fd, message);
 	rc = peek_received(fd, &message->received, err);
 	if (!rc)
-		rc = set_number(fd, TCP_REPAIR, TCP_REPAIR_ON, "begin it (CAP_NET_ADMIN)", err);
+		rc = sp_tcp_repair_set(fd, TCP_REPAIR, TCP_REPAIR_ON, "begin it (CAP_NET_ADMIN)",
+		                       err);
 	if (rc)
 		return rc;
 	rc = read_in_repair(fd, message, err);
@@ -269,7 +261,7 @@ static int save(int fd, struct sp_tcp_connection *connection, struct sp_error *e
 {
 	Sealpoint__TcpConnection *message = &connection->message;
 	int reuse = sp_tcp_connection_heal(fd) ? 1 : sp_socket_number(fd, SO_REUSEADDR);
-	int rc = refuse_special(fd, read_info(fd).tcpi_state, err);
+	int rc = refuse_special(fd, sp_tcp_info(fd).tcpi_state, err);
 
 	for (unsigned attempt = 0; attempt < ATTEMPTS && !rc; attempt++) {
 		rc = read_once(fd, reuse, message, err);
@@ -317,11 +309,11 @@ int sp_tcp_connection_look(int fd, struct sp_tcp_connection *connection, struct 
 	int rc = begin(fd, connection, err);
 
 	if (!rc)
-		rc = refuse_special(fd, read_info(fd).tcpi_state, err);
+		rc = refuse_special(fd, sp_tcp_info(fd).tcpi_state, err);
 	if (rc)
 		return rc;
 	read_negotiated(fd, message);
-	message->mss = read_info(fd).tcpi_snd_mss;
+	message->mss = sp_tcp_info(fd).tcpi_snd_mss;
 	count_queue(fd, FIONREAD, &message->received);
 	count_queue(fd, SIOCOUTQ, &message->sending);
 	return 0;

@@ -17,6 +17,9 @@
 /** "established", "closed by the other end but not by the program"; for a TCP_* state. */
 const char *sp_tcp_state_name(unsigned state);
 
+/** Sets an option of TCP repair. "TCP repair: cannot WHAT" if that fails. */
+int sp_tcp_repair_set(int fd, int option, int value, const char *what, struct sp_error *err);
+
 /* --- dump --- */
 
 /** The message of a connection, and what it refers to. */

@@ -82,21 +82,12 @@ static int refuse_error(int fd, struct sp_error *err)
 	return 0;
 }
 
-static unsigned state_of(int fd)
-{
-	struct tcp_info info = {.tcpi_state = TCP_CLOSE};
-	socklen_t size = sizeof(info);
-
-	getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size);
-	return info.tcpi_state;
-}
-
 static bool connects(const struct sp_file_saver *saver, const struct sp_open_file *file,
                      struct sp_connection *connection)
 {
 	socklen_t size = sizeof(connection->local);
 
-	return saver->options->tcp_established && state_of(file->fd) != TCP_CLOSE &&
+	return saver->options->tcp_established && sp_tcp_info(file->fd).tcpi_state != TCP_CLOSE &&
 	       !getsockname(file->fd, &connection->local.any, &size) &&
 	       !sp_tcp_get_peer(file->fd, &connection->peer, NULL);
 }
@@ -107,7 +98,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	Sealpoint__TcpSocket message = SEALPOINT__TCP_SOCKET__INIT;
 	sp_cleanup_inet_socket struct sp_inet_socket socket = {0};
 	sp_cleanup_tcp_connection struct sp_tcp_connection connection = {0};
-	unsigned state = state_of(file->fd);
+	unsigned state = sp_tcp_info(file->fd).tcpi_state;
 	int rc = sp_inet_socket_save(file->fd, &socket, err);
 
 	if (!rc && state == TCP_CLOSE) {

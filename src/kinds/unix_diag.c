@@ -127,7 +127,7 @@ static bool holds(const char *pid, const char *wanted)
 	return false;
 }
 
-void sp_unix_holder(uint32_t inode, char *text, size_t size)
+void sp_socket_holder(uint32_t inode, char *text, size_t size)
 {
 	sp_cleanup_free char *wanted = sp_format("socket:[%u]", inode);
 	sp_cleanup_dir DIR *proc = opendir("/proc");

@@ -25,7 +25,7 @@ struct sp_unix_state {
 /** Looks up the socket with this inode in the network namespace that we are in. */
 int sp_unix_query(uint64_t inode, struct sp_unix_state *state, struct sp_error *err);
 
-/** "process 12 (dbus-daemon)", the first one that has the socket open; "no process" if none has. */
-void sp_unix_holder(uint32_t inode, char *text, size_t size);
+/** "process 12 (dbus-daemon)", the first one that has a socket open, of whatever kind; "no process" if none has. */
+void sp_socket_holder(uint32_t inode, char *text, size_t size);
 
 #endif

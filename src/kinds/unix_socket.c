@@ -79,7 +79,7 @@ static int refuse_outside(const struct saving *saving, struct sp_error *err)
 		               "it is connected to a listening socket that has not accepted it "
 		               "yet; let that happen first");
 	sp_unix_name_text(&saving->message.peer_name, name);
-	sp_unix_holder(saving->state.peer, holder, sizeof(holder));
+	sp_socket_holder(saving->state.peer, holder, sizeof(holder));
 	return sp_fail(err, ENOTSUP,
 	               "its other end%s%s is held by %s, which is not being saved; let either "
 	               "program close the connection first",
