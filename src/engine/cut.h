@@ -17,6 +17,7 @@
 
 #include "base/range_set.h"
 #include "image/checkpoint.h"
+#include "mem/page_scan.h"
 #include "mem/vma.h"
 #include "track/session.h"
 
@@ -87,8 +88,11 @@ void sp_cut_end(struct sp_cut *cut);
  */
 int sp_cut_take_soft_dirty(struct sp_cut *cut, const struct sp_array *vmas, bool frozen,
                            struct sp_error *err);
-/** Adds the bytes of a mapping that such a session tracks, and those of them that were written. */
-int sp_cut_count_soft_dirty(pid_t pid, const struct sp_vma *vma, uint64_t *tracked,
+/**
+ * Adds the bytes of a mapping that such a session tracks, and those of them that were written. `scan` reports
+ * soft-dirty bits.
+ */
+int sp_cut_count_soft_dirty(struct sp_page_scan *scan, const struct sp_vma *vma, uint64_t *tracked,
                             uint64_t *written, struct sp_error *err);
 
 /** True if writes to this mapping are seen: its pages belong to nobody else. */

@@ -125,20 +125,15 @@ int sp_cut_take_soft_dirty(struct sp_cut *cut, const struct sp_array *vmas, bool
 	return rc;
 }
 
-int sp_cut_count_soft_dirty(pid_t pid, const struct sp_vma *vma, uint64_t *tracked,
+int sp_cut_count_soft_dirty(struct sp_page_scan *scan, const struct sp_vma *vma, uint64_t *tracked,
                             uint64_t *written, struct sp_error *err)
 {
-	sp_cleanup(sp_page_scan_close) struct sp_page_scan scan = {.pagemap = -1};
 	struct reader reader = {0};
 	int rc;
 
 	if (!has_bits(vma))
 		return 0;
-	rc = sp_page_scan_open(&scan, pid, err);
-	if (rc < 0)
-		return rc;
-	sp_page_scan_use_soft_dirty(&scan);
-	rc = read_bits(&scan, vma, &reader, err);
+	rc = read_bits(scan, vma, &reader, err);
 	*tracked += sp_range_size(vma->range);
 	*written += reader.written;
 	return rc;

@@ -43,7 +43,7 @@ static int add_mapping(struct sp_tracking_status *status, const struct sp_sessio
                        struct sp_page_scan *scan, const struct sp_vma *vma, struct sp_error *err)
 {
 	if (session->backend == SP_SESSION_SOFT_DIRTY)
-		return sp_cut_count_soft_dirty(session->pid, vma, &status->tracked_bytes,
+		return sp_cut_count_soft_dirty(scan, vma, &status->tracked_bytes,
 		                               &status->written_bytes, err);
 	if (sp_scan_check(scan->pagemap, vma->range) < 0)
 		return 0;
@@ -59,6 +59,8 @@ static int fill_in(pid_t pid, const struct sp_session *session, struct sp_tracki
 	sp_cleanup(sp_page_scan_close) struct sp_page_scan scan = {.pagemap = -1};
 	int rc = sp_page_scan_open(&scan, pid, err);
 
+	if (rc == 0 && session->backend == SP_SESSION_SOFT_DIRTY)
+		sp_page_scan_use_soft_dirty(&scan);
 	if (rc == 0)
 		rc = sp_vma_list_read(pid, &vmas, err);
 	*status = (struct sp_tracking_status){
