@@ -410,6 +410,13 @@ static int save_parts(struct saver *saver, const struct sp_array *parts, struct 
 	return rc < 0 ? rc : advance(&walk, saver->vma->range.end, err);
 }
 
+/* Of the others the kernel, or a device, has the pages: nothing of them is in the page store. */
+static bool has_pages(const struct sp_vma *vma)
+{
+	return vma->kind != SP_VMA_VVAR && vma->kind != SP_VMA_VSYSCALL &&
+	       vma->kind != SP_VMA_DEVICE;
+}
+
 static bool is_aside(const struct sp_memory_selection *selection, const struct sp_vma *vma)
 {
 	for (size_t i = 0; selection->aside && i < selection->aside->count; i++)
@@ -434,7 +441,7 @@ static int save_vma(struct saver *saver, struct sp_page_scan *scan, struct sp_er
 		sp_ranges_subtract(&vma->huge, selection->changed);
 	else
 		sp_array_clear(&vma->huge);
-	if (vma->kind == SP_VMA_VVAR || vma->kind == SP_VMA_VSYSCALL || vma->kind == SP_VMA_DEVICE)
+	if (!has_pages(vma))
 		return 0;
 	saver->run = (struct sp_page_run){{vma->range.start, vma->range.start}, SP_PAGE_HOLE};
 	saver->listing =
@@ -502,7 +509,7 @@ int sp_memory_survey_pages(struct sp_page_scan *scan, const struct sp_vma *vma,
 	struct survey survey = {vma, pages};
 
 	memset(pages, 0, SP_PAGE_STATES * sizeof(*pages));
-	if (vma->kind == SP_VMA_VVAR || vma->kind == SP_VMA_VSYSCALL || vma->kind == SP_VMA_DEVICE)
+	if (!has_pages(vma))
 		return 0;
 	pages[SP_PAGE_HOLE] = sp_range_size(vma->range) / SP_PAGE_SIZE;
 	if (vma->kind == SP_VMA_VDSO)
