@@ -32,11 +32,13 @@ int sp_unlock_process(pid_t pid, unsigned *count, struct sp_error *err)
 {
 	sp_cleanup_close int pidfd = pidfd_open(pid, 0);
 	sp_cleanup_free char *path = sp_format("/proc/%d/fd", pid);
-	sp_cleanup_dir DIR *directory = opendir(path);
+	sp_cleanup_dir DIR *directory = NULL;
 	struct dirent *entry;
 
 	*count = 0;
-	if (pidfd < 0 || !directory)
+	if (pidfd >= 0)
+		directory = opendir(path);
+	if (!directory)
 		return sp_fail_errno(err, errno, "cannot look at the descriptors of process %d",
 		                     pid);
 	while ((entry = readdir(directory))) {

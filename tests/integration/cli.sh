@@ -59,6 +59,7 @@ expect "merge to nowhere" 2 '-o OUT' "$sealpoint" merge somewhere
 expect "merge to two places" 2 'exclude each other' "$sealpoint" merge somewhere -o there --in-place
 expect "diff with nothing" 2 'B is missing' "$sealpoint" diff somewhere
 expect "failure is not usage" 1 'missing' "$sealpoint" inspect missing
+expect "no such process to unlock" 1 "process 3999999: No such process" "$sealpoint" unlock --pid 3999999
 
 # Nothing but the command: what it is for, and status 2, because nothing was asked for.
 status=0
