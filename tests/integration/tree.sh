@@ -116,7 +116,7 @@ expect_storm() { # WHEN
 		wait_until 20 has_lines gusts$i $(($(wc -l <gusts$i) + 20)) || die "$1, the storm has died down: $(<out)"
 	done
 }
-wait_until 20 test -e gusts1 -a -e gusts2 -a -e gusts3
+wait_until 20 test -e gusts1 -a -e gusts2 -a -e gusts3 || die "the storm does not begin: $(<out)"
 expect_storm "at first"
 for round in {1..8}; do
 	dump "$ROOT" "storm$round" --leave-running
@@ -124,7 +124,6 @@ for round in {1..8}; do
 done
 [[ -s out ]] && die "the storm complains: $(<out)"
 end_tree "$ROOT"
-wait_until 10 is_gone "$ROOT"
 sizes=$(for round in {1..8}; do "$sealpoint" inspect "storm$round" --json | python3 -c '
 import json, sys; print(len(json.load(sys.stdin)["processes"]))'; done | tr '\n' ' ')
 restore_detached storm8
@@ -157,7 +156,7 @@ holder=$!
 [[ $holder == "$worker" ]] || die "process id $worker could not be taken"
 "$sealpoint" restore pool1 --detach >shown 2>&1 && die "restored although an id is taken"
 grep -q "process id $worker is taken by \"sleep\"" shown || die "does not name the id: $(<shown)"
-is_gone "$ROOT" && kill "$holder"
+kill "$holder"
 root=$("$sealpoint" inspect pool1 --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["process"]["pid"])')
 is_gone "$root" || die "a process is left"
 ok "$TEST_NAME/an id that is taken"
@@ -166,7 +165,7 @@ ok "$TEST_NAME/an id that is taken"
 
 mapfile -t members < <("$sealpoint" inspect pool1 --json | python3 -c '
 import json, sys; [print(process["pid"]) for process in json.load(sys.stdin)["processes"]]')
-wait_until 10 is_gone "$worker"
+wait_until 10 is_gone "$worker" || die "process id $worker stays taken"
 
 all_gone() {
 	local pid
