@@ -1,7 +1,8 @@
 /*
  * The command line that people know from CRIU, as a translation: criu_options.c reads options into the
- * struct below (criu_table.c says which there are), the commands (criu.c, criu_check.c) ask for what `sealpoint dump` and the others ask for,
- * and criu_log.c and criu_script.c tell of it as people expect. No mechanism lives here.
+ * struct below (criu_table.c says which there are), from configuration files too (criu_config.c); the
+ * commands (criu.c, criu_check.c) ask for what `sealpoint dump` and the others ask for; criu_log.c and
+ * criu_script.c tell of it as people expect. No mechanism lives here.
  *
  * Images: CRIU's -D is a directory that exists and is filled; a checkpoint of sealpoint is one that appears
  * in one step. So the checkpoint is the directory "sealpoint" in it.
@@ -34,7 +35,6 @@ enum sp_criu_level { SP_CRIU_ERROR = 1, SP_CRIU_WARNING, SP_CRIU_INFO, SP_CRIU_D
 struct sp_criu {
 	struct sp_cli *cli;
 	enum sp_criu_command command;
-	const char *command_name;
 	const char *source;    /* the file that options are read from now; NULL: the command line */
 	struct sp_array words; /* char *: what was read from files, for as long as it is used */
 	struct sp_array operands;  /* char *: words of the command line that are no options */

@@ -248,6 +248,7 @@ static bool find_command(struct sp_criu *criu)
 	const char *const *words = criu->operands.items;
 	const char *names[SP_COUNT_OF(commands)];
 	const char *meant;
+	bool known = false;
 
 	if (count == 0)
 		return sp_criu_usage(criu, "give a command: dump, pre-dump, restore or check");
@@ -255,15 +256,14 @@ static bool find_command(struct sp_criu *criu)
 		names[i] = commands[i].name;
 		if (!strcmp(words[0], commands[i].name)) {
 			criu->command = commands[i].command;
-			criu->command_name = commands[i].name;
+			known = true;
 		}
 	}
-	if (criu->command_name && count > 1 && criu->command != SP_CRIU_SERVERS)
+	if (known && count > 1 && criu->command != SP_CRIU_SERVERS)
 		return sp_criu_usage(criu, "\"%s\" is one argument too many", words[1]);
 	if (criu->command == SP_CRIU_SERVERS)
-		return sp_criu_usage(criu, "the command %s is not supported yet",
-		                     criu->command_name);
-	if (criu->command_name)
+		return sp_criu_usage(criu, "the command %s is not supported yet", words[0]);
+	if (known)
 		return true;
 	meant = sp_did_you_mean(words[0], names, SP_COUNT_OF(commands));
 	if (meant)

@@ -5,7 +5,7 @@
  * What can be done beforehand is done while the program runs. From freeze() to thaw() it stands
  * still. It is ended, or left stopped, only after the commit; with SP_RELEASE_RUN it goes on as
  * soon as everything has been read. Whatever fails, and wherever: the target runs on, and no
- * checkpoint exists. What is done for its memory is in dump_memory.c.
+ * checkpoint exists. What is done for its memory is in dump_memory.c and dump_hold.c.
  */
 #include "engine/dump_parts.h"
 #include "engine/save_state.h"
@@ -17,7 +17,6 @@
 #include "kinds/namespaces.h"
 #include "kinds/tcp_repair.h"
 #include "proc/capability.h"
-#include "proc/file.h"
 #include "proc/stat.h"
 #include "track/hold.h"
 

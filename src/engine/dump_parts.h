@@ -1,8 +1,8 @@
 /*
- * A dump in the making, which three files work on: dump.c, the order of its steps; dump_tree.c, which
- * processes there are; and dump_memory.c, what is done for their memory: copied ahead of the freeze,
- * read in it, or held and read behind it. The architecture page tells the whole ("Trees", "Deltas, and
- * what is saved ahead of the freeze").
+ * A dump in the making, which four files work on: dump.c, the order of its steps; dump_tree.c, which
+ * processes there are, as a survey wants to know, too; and for their memory dump_memory.c, what is
+ * copied ahead of the freeze or read in it, and dump_hold.c, what is held and read behind it. The
+ * architecture page tells the whole ("Trees", "Deltas, and what is saved ahead of the freeze").
  */
 #ifndef SEALPOINT_ENGINE_DUMP_PARTS_H
 #define SEALPOINT_ENGINE_DUMP_PARTS_H

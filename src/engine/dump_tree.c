@@ -238,6 +238,8 @@ int sp_tree_refuse_tracked(pid_t root, pid_t child, struct sp_error *err)
 	               sp_process_name(root).text, sp_process_name(child).text, root);
 }
 
+/* --- beforehand --- */
+
 /* A child that begins only now is like its parent, and one that has ended is not driven. */
 bool sp_target_survives(pid_t pid)
 {

@@ -75,19 +75,19 @@ struct sp_dump_result {
 };
 
 /**
- * Saves a process with all its descendants to a new checkpoint directory. With a tracking session, memory is saved in
- * rounds while the program runs, and the freeze only covers what was written since; if that is much,
- * and the program is to run on, it is held as it is (track/hold.h) and saved after the freeze. On
- * failure the target runs on as before and the directory does not exist. The target is killed (or
- * left stopped) only after the commit.
+ * Saves a process with all its descendants to a new checkpoint directory. With a tracking session,
+ * memory is saved in rounds while the program runs, and the freeze only covers what was written since;
+ * if that is much, and the program is to run on, it is held as it is (track/hold.h) and saved after
+ * the freeze. On failure the target runs on as before and the directory does not exist. The target is
+ * killed (or left stopped) only after the commit.
  */
 int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result,
             struct sp_error *err);
 
 /**
- * False if the target, or a descendant of it, could be harmed should the calling process be killed while it drives the
- * target, as most of these functions do (docs/architecture.md): then somebody should stand in front
- * of that process.
+ * False if the target, or a descendant of it, could be harmed should the calling process be killed
+ * while it drives the target, as most of these functions do (docs/architecture.md): then somebody
+ * should stand in front of that process. (dump_tree.c)
  */
 bool sp_target_survives(pid_t pid);
 

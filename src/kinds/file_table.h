@@ -67,8 +67,8 @@ const struct sp_open_file *sp_file_table_same_inode(const struct sp_file_table *
                                                     const struct sp_open_file *previous);
 
 /**
- * Locks the connections that are to be saved, asks the kinds to save every file, and writes the SP_RECORD_OPEN_FILE
- * and _DESCRIPTOR records.
+ * Locks the connections that are to be saved, asks the kinds to save every file, and writes the
+ * SP_RECORD_OPEN_FILE and _DESCRIPTOR records.
  */
 int sp_file_table_save(struct sp_file_table *table, struct sp_file_saver *saver,
                        struct sp_record_writer *records, struct sp_error *err);

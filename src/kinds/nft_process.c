@@ -5,7 +5,6 @@
 #include "base/error.h"
 
 #include <fcntl.h>
-#include <linux/netlink.h>
 #include <nftables/libnftables.h>
 #include <signal.h>
 #include <string.h>

@@ -4,7 +4,10 @@
 
 #include "kinds/inet_socket.h"
 
-/** The other end of a socket's connection; also of one that is only being opened, which getpeername(2) hides. */
+/**
+ * The other end of a socket's connection; also of one that is only being opened, which getpeername(2)
+ * hides.
+ */
 int sp_tcp_get_peer(int fd, union sp_inet_address *peer, struct sp_error *err);
 
 /**

@@ -10,7 +10,6 @@
 
 #define HOPS 64
 
-/* The checksum of TCP: over both addresses, protocol and length, and the segment (RFC 9293, 3.1). */
 static uint32_t add_words(uint32_t sum, const void *bytes, size_t size)
 {
 	for (size_t i = 0; i + 1 < size; i += 2) {
@@ -22,6 +21,7 @@ static uint32_t add_words(uint32_t sum, const void *bytes, size_t size)
 	return sum;
 }
 
+/* The checksum of TCP: over both addresses, protocol and length, and the segment (RFC 9293, 3.1). */
 static uint16_t checksum(const void *from, const void *to, size_t address_size,
                          const struct tcphdr *header)
 {

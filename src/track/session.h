@@ -7,10 +7,10 @@
  * still exists. Those bits are read and cleared in two steps, for which the process has to stand still
  * (engine/cut_soft_dirty.c).
  *
- * Between commands a small process holds the session, the holder (holder.c): it ends with the program, or when it is
- * told to, and is found through a socket in the run directory, /run/sealpoint or, for users,
- * $XDG_RUNTIME_DIR/sealpoint. As long as the session is not kept, it ends with the command that has
- * made it, too: whatever becomes of that command, nothing stays that nobody asked for.
+ * Between commands a small process holds the session, the holder (holder.c): it ends with the program,
+ * or when it is told to, and is found through a socket in the run directory, /run/sealpoint or, for
+ * users, $XDG_RUNTIME_DIR/sealpoint. As long as the session is not kept, it ends with the command that
+ * has made it, too: whatever becomes of that command, nothing stays that nobody asked for.
  *
  * A *cut* is what every dump with a session makes: all that was written since the last cut is
  * taken, and protected again, and the generation is one higher (docs/architecture.md, D7). Whoever takes
