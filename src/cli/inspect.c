@@ -128,7 +128,7 @@ static int inspect_process(struct sp_cli *cli, const struct sp_dump_options *dum
 	struct sp_error err = {0};
 	int status;
 
-	if (!sp_worker_begin(dump->pid, dump->kinds.tcp_established, &status))
+	if (!sp_worker_begin(dump->pid, false, &status))
 		return status;
 	if (sp_survey(&survey_options, &survey, &err) < 0)
 		return sp_command_failed(cli, &err);

@@ -91,11 +91,8 @@ static int save_files(struct survey *survey, struct sp_error *err)
 	        .table = &survey->files,
 	        .log = survey->options->log,
 	};
-	int rc = sp_file_table_save(&survey->files, &saver, &survey->records, err);
 
-	/* Connections are locked to be read, and for no longer. */
-	sp_connection_lock_lift(&survey->files.lock);
-	return rc;
+	return sp_file_table_save(&survey->files, &saver, &survey->records, err);
 }
 
 /* Without a foothold its state cannot be asked for; what is left is its name. */
