@@ -13,7 +13,6 @@
 #include "cli/cli.h"
 #include "engine/engine.h"
 
-#include <limits.h>
 #include <stdio.h>
 
 #define SP_CRIU_CHECKPOINT "sealpoint" /* in the images directory */

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <string.h>
 
 static void put_line(const struct sp_criu *criu, FILE *out, enum sp_criu_level level,
                      const char *text)

@@ -8,7 +8,6 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 
 /* sealpoint blocks signals while a program is under its hands; a script is an ordinary process. */

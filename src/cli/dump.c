@@ -4,10 +4,9 @@
 #include "base/clock.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* Less is no time at all. */
-#define TIMEOUT_LEAST_NS 1000000
+#define TIMEOUT_LEAST_NS SP_NS_PER_MS
 
 enum {
 	OPTION_LEAVE_RUNNING = SP_OPTION_LONG,

@@ -6,7 +6,6 @@
 #include "engine/engine.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #define DEFAULT_EVERY_NS SP_NS_PER_S
 #define DEFAULT_SHARE 10

@@ -11,7 +11,6 @@
 #include "image/checkpoint.h"
 #include "image/vma_numbers.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static bool same_bytes(ProtobufCBinaryData a, ProtobufCBinaryData b)

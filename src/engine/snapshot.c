@@ -15,10 +15,8 @@
 #include "base/clock.h"
 #include "base/interrupt.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/file.h>

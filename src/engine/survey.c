@@ -11,7 +11,6 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/interrupt.h"
 #include "base/limit.h"
 #include "kinds/namespaces.h"
 #include "proc/capability.h"

@@ -63,7 +63,7 @@ int sp_checkpoint_set_parent(struct sp_checkpoint_writer *writer, Sealpoint__Man
                              const char *path, uint8_t id[SP_CHECKPOINT_ID_SIZE],
                              struct sp_error *err);
 /**
- * Finishes the page store and the records, writes and syncs the manifest, and renames. `manifest`
+ * Finishes the page store and the records, writes the manifest, syncs all of them, and renames. `manifest`
  * says root, session, generation, parent and freeze time; versions and files are added to what is
  * written, not to `manifest`, and so are id, time and machine, unless it has an id: then it is the
  * manifest of a checkpoint that this one is another form of. `stats` may be NULL. On failure nothing

@@ -1,6 +1,6 @@
 /*
- * Records on disk: see record.h. Both sides go through stdio; the writer syncs once, at its end. The
- * reader checks each record's length and checksum before it hands the payload out.
+ * Records on disk: see record.h. Both sides go through stdio. The reader checks each record's length and
+ * checksum before it hands the payload out.
  */
 #include "image/record.h"
 
@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>

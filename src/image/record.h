@@ -12,7 +12,6 @@
 #include "base/array.h"
 
 #include <protobuf-c/protobuf-c.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

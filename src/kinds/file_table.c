@@ -14,7 +14,6 @@
 #include "kinds/file_locks.h"
 #include "kinds/unsupported.h"
 #include "proc/fdinfo.h"
-#include "proc/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

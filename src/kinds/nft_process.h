@@ -7,7 +7,6 @@
 #ifndef SEALPOINT_KINDS_NFT_PROCESS_H
 #define SEALPOINT_KINDS_NFT_PROCESS_H
 
-#include <stdbool.h>
 #include <sys/types.h>
 
 struct sp_error;

@@ -7,7 +7,6 @@
  */
 #include "kinds/tcp_repair.h"
 
-#include "base/array.h"
 #include "kinds/tcp_diag.h"
 #include "kinds/tcp_segment.h"
 

@@ -7,7 +7,6 @@
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/ioctl.h>
 
 #define ATTEMPTS 10

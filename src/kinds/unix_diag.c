@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "proc/stat.h"
 
-#include <fcntl.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>

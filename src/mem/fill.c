@@ -26,10 +26,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/userfaultfd.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/pidfd.h>
-#include <sys/uio.h>
 
 enum fill_method { FILL_COPY, FILL_POPULATED, FILL_HUGE, FILL_WRITE };
 
