@@ -31,47 +31,18 @@
 
 /* --- descriptors and state --- */
 
-static int add_mapped_files(struct dump *dump, struct task *task, struct sp_error *err)
-{
-	for (size_t i = 0; i < task->vmas.count; i++) {
-		struct sp_vma *vma = sp_array_at(&task->vmas, i);
-		int rc;
-
-		if (!sp_vma_kind_maps_file(vma->kind))
-			continue;
-		rc = sp_file_table_add_mapping(
-		        &dump->files, task->process.pid, vma->range, vma->flags & SP_VMA_SHARED,
-		        vma->flags & SP_VMA_MAY_WRITE, vma->path, &vma->file, err);
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
-static int add_files(struct dump *dump, struct task *task, struct sp_error *err)
-{
-	int rc = sp_file_table_add_process(&dump->files, &task->process, err);
-
-	if (!rc)
-		rc = add_mapped_files(dump, task, err);
-	return rc ? rc
-	          : sp_file_table_add_executable(&dump->files, task->process.pid, &task->executable,
-	                                         err);
-}
-
 /* All are known before the first is saved: what one process holds may be the other end of a pipe. */
 static int save_files(struct dump *dump, struct sp_error *err)
 {
 	struct sp_file_saver saver = {
 	        .pages = dump->writer.pages,
 	        .options = &dump->options->kinds,
-	        .table = &dump->files,
 	        .log = dump->options->log,
 	};
 	int rc = 0;
 
 	for (size_t i = 0; i < dump->tree.tasks.count && !rc; i++)
-		rc = add_files(dump, sp_tree_task(&dump->tree, i), err);
+		rc = sp_task_add_files(&dump->files, sp_tree_task(&dump->tree, i), err);
 	if (!rc)
 		rc = sp_file_table_save(&dump->files, &saver, &dump->writer.records, err);
 	/* A program that is to have its connections needs them no longer locked than to be read. */

@@ -85,19 +85,11 @@ int sp_dump_save_pages(struct dump *dump, struct task *task, bool running, struc
 
 int sp_dump_save_vmas(struct dump *dump, struct task *task, struct sp_error *err)
 {
-	int rc = 0;
-
 	if (dump->cut->active) {
 		sp_cut_saved(dump->cut, &task->vmas);
 		sp_cut_list_huge(dump->cut, &task->vmas);
 	}
-	for (size_t i = 0; i < task->vmas.count && !rc; i++) {
-		Sealpoint__Vma record = SEALPOINT__VMA__INIT;
-
-		sp_vma_to_record(sp_array_at(&task->vmas, i), task->process.pid, &record);
-		rc = sp_record_write(&dump->writer.records, SP_RECORD_VMA, &record.base, err);
-	}
-	return rc;
+	return sp_task_write_vmas(task, &dump->writer.records, err);
 }
 
 /* --- while the program runs --- */

@@ -1,8 +1,9 @@
 /*
- * A dump in the making, which four files work on: dump.c, the order of its steps; dump_tree.c, which
- * processes there are, as a survey wants to know, too; and for their memory dump_memory.c, what is
- * copied ahead of the freeze or read in it, and dump_hold.c, what is held and read behind it. The
- * architecture page tells the whole ("Trees", "Deltas, and what is saved ahead of the freeze").
+ * A dump in the making, which five files work on: dump.c, the order of its steps; dump_tree.c, which
+ * processes there are, and dump_task.c, what is recorded of each, both for a survey, too; and for
+ * their memory dump_memory.c, what is copied ahead of the freeze or read in it, and dump_hold.c, what
+ * is held and read behind it. The architecture page tells the whole ("Trees", "Deltas, and what is
+ * saved ahead of the freeze").
  */
 #ifndef SEALPOINT_ENGINE_DUMP_PARTS_H
 #define SEALPOINT_ENGINE_DUMP_PARTS_H
@@ -85,6 +86,17 @@ int sp_tree_refuse_tracked(pid_t root, pid_t child, struct sp_error *err);
 int sp_tree_check_sharing(const struct tree *tree, struct sp_error *err);
 /** Refuses a process whose session somebody else leads, but for one that comes from a shell. */
 int sp_tree_check_sessions(const struct tree *tree, bool shell_job, struct sp_error *err);
+
+/* --- one process (dump_task.c) --- */
+
+/**
+ * Adds what it has open, the files behind its mappings, and its executable. With a list of refusals in
+ * the table, what is refused goes there.
+ */
+int sp_task_add_files(struct sp_file_table *files, struct task *task, struct sp_error *err);
+/** Writes a record for each mapping. */
+int sp_task_write_vmas(const struct task *task, struct sp_record_writer *records,
+                       struct sp_error *err);
 
 /* --- while the program runs --- */
 

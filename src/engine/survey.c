@@ -51,43 +51,10 @@ static int check_mappings(struct survey *survey, struct task *task, struct sp_er
 	return rc;
 }
 
-static int add_mapped_files(struct survey *survey, struct task *task, struct sp_error *err)
-{
-	pid_t pid = task->process.pid;
-	int rc = 0;
-
-	for (size_t i = 0; i < task->vmas.count && !rc; i++) {
-		struct sp_vma *vma = sp_array_at(&task->vmas, i);
-
-		if (!sp_vma_kind_maps_file(vma->kind) || sp_memory_check_vma(pid, vma, NULL))
-			continue; /* what is refused was so as a mapping */
-		rc = sp_file_table_add_mapping(
-		        &survey->files, pid, vma->range, vma->flags & SP_VMA_SHARED,
-		        vma->flags & SP_VMA_MAY_WRITE, vma->path, &vma->file, err);
-		rc = collect(survey, rc, err);
-	}
-	return rc;
-}
-
-static int add_files(struct survey *survey, struct task *task, struct sp_error *err)
-{
-	int rc = sp_file_table_add_process(&survey->files, &task->process, err);
-
-	rc = collect(survey, rc, err);
-	if (!rc)
-		rc = add_mapped_files(survey, task, err);
-	if (rc)
-		return rc;
-	rc = sp_file_table_add_executable(&survey->files, task->process.pid, &task->executable,
-	                                  err);
-	return collect(survey, rc, err);
-}
-
 static int save_files(struct survey *survey, struct sp_error *err)
 {
 	struct sp_file_saver saver = {
 	        .options = &survey->options->kinds,
-	        .table = &survey->files,
 	        .log = survey->options->log,
 	};
 
@@ -125,7 +92,7 @@ static int look_at(struct survey *survey, struct task *task, struct sp_error *er
 
 	if (!rc)
 		rc = check_mappings(survey, task, err);
-	return rc ? rc : add_files(survey, task, err);
+	return rc ? rc : sp_task_add_files(&survey->files, task, err);
 }
 
 static int look(struct survey *survey, struct sp_error *err)
@@ -187,19 +154,6 @@ static void let_go(struct survey *survey)
 
 /* --- what was found --- */
 
-static int write_vmas(struct survey *survey, const struct task *task, struct sp_error *err)
-{
-	int rc = 0;
-
-	for (size_t i = 0; i < task->vmas.count && !rc; i++) {
-		Sealpoint__Vma record = SEALPOINT__VMA__INIT;
-
-		sp_vma_to_record(sp_array_at(&task->vmas, i), task->process.pid, &record);
-		rc = sp_record_write(&survey->records, SP_RECORD_VMA, &record.base, err);
-	}
-	return rc;
-}
-
 /* Of the root, whose mappings come first. */
 static int count_pages(struct survey *survey, struct sp_error *err)
 {
@@ -222,7 +176,7 @@ static int tell(struct survey *survey, struct sp_error *err)
 	int rc = 0;
 
 	for (size_t i = 0; i < survey->tree.tasks.count && !rc; i++)
-		rc = write_vmas(survey, sp_tree_task(&survey->tree, i), err);
+		rc = sp_task_write_vmas(sp_tree_task(&survey->tree, i), &survey->records, err);
 	if (!rc)
 		rc = sp_record_writer_finish(&survey->records, err);
 	if (!rc)
