@@ -485,6 +485,7 @@ static void thread_that_ends_last_is_told_of(void **state)
 static void watched_process_that_makes_threads_is_stopped(void **state)
 {
 	pid_t pid = start(makes_threads);
+	unsigned watched = 0;
 
 	for (int i = 0; i < 20; i++) {
 		struct sp_process process;
@@ -492,6 +493,7 @@ static void watched_process_that_makes_threads_is_stopped(void **state)
 
 		if (sp_process_watch(&process, pid, &err))
 			continue;
+		watched++;
 		for (int j = 0; j < 100; j++)
 			assert_true(sp_process_attend(&process));
 		assert_int_equal(sp_process_stop(&process, DEADLINE, &err), 0);
@@ -499,6 +501,7 @@ static void watched_process_that_makes_threads_is_stopped(void **state)
 			assert_true(sp_process_thread(&process, j)->stopped);
 		sp_process_forget(&process);
 	}
+	assert_true(watched > 0);
 	end(pid);
 }
 
