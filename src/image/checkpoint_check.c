@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -171,6 +172,18 @@ static int check_descriptors(struct checker *checker)
 
 /* --- processes and threads --- */
 
+/* Of others the default is to be ignored, or to stop. */
+static bool may_end_process(uint32_t signal)
+{
+	static const uint32_t others[] = {SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP,
+	                                  SIGTTIN, SIGTTOU, SIGURG,  SIGWINCH};
+
+	for (size_t i = 0; i < SP_COUNT_OF(others); i++)
+		if (signal == others[i])
+			return false;
+	return signal <= 64;
+}
+
 /* One that has ended has nothing but its place in the tree and its status. */
 static int check_ended(const struct checker *checker, const Sealpoint__Process *process)
 {
@@ -181,7 +194,7 @@ static int check_ended(const struct checker *checker, const Sealpoint__Process *
 		return sp_fail(checker->err, EBADMSG,
 		               "process %" PRIu32 " has ended, and has more than a status",
 		               process->pid);
-	if (status >> 16 || signal > 64 || (signal ? status >> 8 : status & 0x80))
+	if (status >> 16 || !may_end_process(signal) || (signal ? status >> 8 : status & 0x80))
 		return sp_fail(checker->err, EBADMSG,
 		               "process %" PRIu32 " has ended with status %#" PRIx32
 		               ", which cannot be",

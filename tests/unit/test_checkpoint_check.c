@@ -96,6 +96,19 @@ static void ended_impossibly(struct fixture *fixture)
 	fixture->ended[0].wait_status = 65;
 }
 
+/* Restored, it would stop, or go on, and whoever waits for its end would wait for ever. */
+static void ended_by_a_stop(struct fixture *fixture)
+{
+	fixture->ended_count = 1;
+	fixture->ended[0].wait_status = 19; /* SIGSTOP */
+}
+
+static void ended_by_nothing(struct fixture *fixture)
+{
+	fixture->ended_count = 1;
+	fixture->ended[0].wait_status = 17; /* SIGCHLD */
+}
+
 static void ended_with_both(struct fixture *fixture)
 {
 	fixture->ended_count = 1;
@@ -279,6 +292,8 @@ static void references_that_lead_nowhere_are_refused(void **state)
 	        {ended_with_mapping, "of process 110 belongs to nobody"},
 	        {ended_with_descriptor, "belongs to the unknown process 110"},
 	        {ended_impossibly, "has ended with status 0x41, which cannot be"},
+	        {ended_by_a_stop, "has ended with status 0x13, which cannot be"},
+	        {ended_by_nothing, "has ended with status 0x11, which cannot be"},
 	        {ended_with_both, "has ended with status 0x709"},
 	        {unknown_exit_signal, "process 110 ends with signal 65"},
 	        {child_of_ended, "process 111 comes before its parent 110"},
