@@ -13,11 +13,10 @@
 #include <sys/types.h>
 
 /**
- * To be called before a command drives `target`. If that could be harmed by a kill, or `always`, a worker
- * begins:
- * this returns true in it, and it goes on with the command. In the process that was started it
- * stands in for the worker (cli/foreground.h) and returns false when that has ended, with its exit
- * status. If no worker is needed, or there can be none, it returns true, and the process goes on
+ * To be called before a command drives `target`. If that could be harmed by a kill, or `always`, a
+ * worker begins: this returns true in it, and it goes on with the command. In the process that was
+ * started it stands in for the worker (cli/foreground.h) and returns false when that has ended, with
+ * its exit status. If no worker is needed, or there can be none, it returns true, and the process goes on
  * without. Whoever goes on watches for the signals that ask it to end (base/interrupt.h).
  */
 bool sp_worker_begin(pid_t target, bool always, int *status);
