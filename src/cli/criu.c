@@ -278,7 +278,11 @@ static int run_restore(struct sp_criu *criu, struct sp_error *err)
 	struct sp_restore_result result = {0};
 	int status;
 
-	sp_interrupt_watch();
+	/* As of `sealpoint restore`: see there. */
+	if (!criu->detach || criu->shell_job || !criu->tcp_established)
+		sp_interrupt_watch();
+	else if (!sp_worker_begin(0, true, &status))
+		return status;
 	if (restore(criu, &result, err) < 0)
 		return failed(criu, err, "Restoring FAILED.");
 	if (sp_criu_run_scripts(criu, "post-resume", result.pid, err) < 0)

@@ -6,6 +6,7 @@
 
 #include "base/interrupt.h"
 #include "cli/foreground.h"
+#include "cli/worker.h"
 #include "engine/engine.h"
 
 #include <stdio.h>
@@ -104,16 +105,33 @@ static void print_people(const struct request *request, const struct sp_restore_
 	        request->restore.leave_stopped ? "; it is stopped" : "");
 }
 
+/*
+ * Connections are unlocked just before the program runs, and were lost in between. One who is to stand in for
+ * the program, or to lend it session and group, has to be its parent.
+ */
+static bool needs_worker(const struct request *request)
+{
+	return request->detach && !request->restore.kinds.shell_job &&
+	       (request->restore.kinds.tcp_established ||
+	        sp_checkpoint_has_lock(request->restore.directory));
+}
+
 static int run(struct sp_cli *cli)
 {
 	struct request request = {.restore.log = &cli->log};
 	struct sp_restore_result result = {0};
 	struct sp_error err = {0};
+	int status;
 
 	if (!parse(cli, &request))
 		return SP_EXIT_USAGE;
 	request.restore.kinds.foreground = !request.detach;
-	sp_interrupt_watch();
+	if (needs_worker(&request)) {
+		if (!sp_worker_begin(0, true, &status))
+			return status;
+	} else {
+		sp_interrupt_watch();
+	}
 	if (sp_restore(&request.restore, &result, &err) < 0)
 		return sp_command_failed(cli, &err);
 	sp_log_succeeded(&cli->log);

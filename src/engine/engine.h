@@ -172,6 +172,8 @@ int sp_restore(const struct sp_restore_options *options, struct sp_restore_resul
 
 /* --- unlock (unlock.c) --- */
 
+/** Does a lock wait here for the restore of this checkpoint? */
+bool sp_checkpoint_has_lock(const char *directory);
 /** Gives up the connections of the checkpoint that a dump has locked. ENOENT: they are not locked. */
 int sp_unlock_checkpoint(const char *directory, struct sp_error *err);
 /**

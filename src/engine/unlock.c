@@ -13,6 +13,13 @@
 #include <stdlib.h>
 #include <sys/pidfd.h>
 
+bool sp_checkpoint_has_lock(const char *directory)
+{
+	uint8_t id[SP_CHECKPOINT_ID_SIZE];
+
+	return !sp_checkpoint_read_id(directory, id, NULL) && sp_connection_is_locked(id);
+}
+
 int sp_unlock_checkpoint(const char *directory, struct sp_error *err)
 {
 	uint8_t id[SP_CHECKPOINT_ID_SIZE];

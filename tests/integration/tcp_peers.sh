@@ -238,6 +238,29 @@ ok "$TEST_NAME/killed" "$killed dumps"
 
 # --- what comes after ----------------------------------------------------------------------------------
 
+# Killed when all but the last step is done: it takes back what it did, or does that, too. Its output ends when nothing
+# of it is left.
+mkfifo output
+for ((round = 0; round < 8; round++)); do
+	rm -rf image pidfile
+	dump "$server" image --tcp-established
+	cat output >killed.log &
+	reader=$!
+	"$sealpoint" restore image --detach --pidfile pidfile >output 2>&1 </dev/null &
+	command=$!
+	until [[ -e pidfile ]] || is_gone "$command"; do :; done
+	kill -KILL "$command"
+	wait "$command" "$reader"
+	if is_gone "$server"; then
+		expect_locks 1 "after a restore that was killed"
+		restore_detached image
+	fi
+	expect_locks 0 "restored after a kill"
+	expect_clients_go_on "restored after a kill"
+done 2>/dev/null
+ok "$TEST_NAME/a restore that is killed"
+
+rm -rf image
 dump "$server" image --tcp-established
 restore_detached image
 expect_clients_go_on "restored before it is tried twice"
