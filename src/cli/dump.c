@@ -192,9 +192,11 @@ static void print_people(const struct sp_dump_options *dump, const struct sp_dum
 		       sp_show_bytes(result->held_bytes).text,
 		       sp_show_count(result->held_writes).text);
 	if (result->connections)
-		printf("%u TCP connections are locked until they are restored; \"sealpoint unlock "
-		       "%s\" gives them up\n",
-		       result->connections, dump->directory);
+		printf("%u TCP connection%s locked until the restore; \"sealpoint unlock %s\" "
+		       "gives "
+		       "%s up\n",
+		       result->connections, result->connections == 1 ? " is" : "s are",
+		       dump->directory, result->connections == 1 ? "it" : "them");
 	printf("%s pages, ", sp_show_count(sp_own_pages(&result->pages)).text);
 	sp_print_stored(&result->pages, result->image_bytes);
 }

@@ -230,12 +230,13 @@ pid_t sp_tree_child(const struct tree *tree)
 
 int sp_tree_refuse_tracked(pid_t root, pid_t child, struct sp_error *err)
 {
-	return sp_fail(err, ENOTSUP,
-	               "%s has children, %s among them, and the writes of single processes only "
-	               "can be tracked so far; save it without --parent, --track and --live "
-	               "(\"sealpoint track stop %d\" ends its session), or wait until its children "
-	               "have ended, for longer with --timeout",
-	               sp_process_name(root).text, sp_process_name(child).text, root);
+	return sp_fail(
+	        err, ENOTSUP,
+	        "%s has children, %s among them, and the writes of single processes only "
+	        "can be tracked so far; save it by a dump without --parent, --track and --live "
+	        "(\"sealpoint track stop %d\" ends its session), or wait until its children "
+	        "have ended, for longer with --timeout",
+	        sp_process_name(root).text, sp_process_name(child).text, root);
 }
 
 /* --- beforehand --- */

@@ -52,13 +52,13 @@ static int give_up_connection(struct sp_file_saver *saver, const struct sp_open_
 	if (!getpeername(file->fd, &peer.any, &size))
 		sp_inet_address_text(&peer, there);
 	if (!saver->options->tcp_close)
-		return sp_fail(
-		        err, ENOTSUP,
-		        "its connection from %s to %s is %s; %s, or give --tcp-established to "
-		        "save it, or --tcp-close to restore it closed",
-		        here, there, sp_tcp_state_name(state), way_out(state));
+		return sp_fail(err, ENOTSUP,
+		               "its connection from %s to %s is %s; %s, or give --tcp-close to "
+		               "restore it closed, or save it by a dump with --tcp-established",
+		               here, there, sp_tcp_state_name(state), way_out(state));
 	sp_warn(saver->log,
-	        "descriptor %d of process %d: the TCP connection from %s to %s is given up",
+	        "descriptor %d of process %d: the TCP connection from %s to %s is saved as a "
+	        "closed one",
 	        file->number, file->pid, here, there);
 	return 0;
 }

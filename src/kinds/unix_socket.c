@@ -302,8 +302,9 @@ static void describe(ProtobufCBinaryData body, char *text, size_t size)
 		snprintf(peer, sizeof(peer), "the file #%u", message->peer_file);
 	else if (message->peer_gone)
 		snprintf(peer, sizeof(peer), "nobody any more");
-	snprintf(text, size, "%s%s%s%zu messages to read", name, peer[0] ? " connected to " : "",
-	         peer, message->n_messages);
+	snprintf(text, size, "%s%s%s%s%s%zu message%s to read", name, name[0] && peer[0] ? " " : "",
+	         peer[0] ? "connected to " : "", peer, name[0] || peer[0] ? ", " : "",
+	         message->n_messages, message->n_messages == 1 ? "" : "s");
 }
 
 /* The other end must be a record of the same kind, and say the same of this one. */

@@ -81,6 +81,8 @@ raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 server = socket.create_server(("127.0.0.1", 0))
 client = socket.create_connection(server.getsockname())
 peer, _ = server.accept()
+one, other = socket.socketpair()
+one.send(b"unread")
 open("ready", "w").close()
 while not os.path.exists("go"):
     time.sleep(0.02)
@@ -96,6 +98,8 @@ says "all at once" "process $odd is a socket (packet, raw)"
 says "all at once" "connection from .* is established; .* --tcp-close"
 says "all at once" "IN THE WAY OF A DUMP 4"
 says "what is refused is shown, too" "eventfd *count 3"
+says "a pair of sockets" "connected to the file #[0-9]*, 0 messages to read"
+says "a pair of sockets" "connected to the file #[0-9]*, 1 message to read"
 "$sealpoint" dump "$odd" -o odd --leave-running >output 2>error && die "odd.py can be dumped"
 refusal=$(sed 's/^sealpoint: //' error)
 inspect 1 "$odd" --json
