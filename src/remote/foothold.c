@@ -72,16 +72,19 @@ static void search_mapping(pid_t pid, struct sp_range range, struct sp_foothold 
 	}
 }
 
-static int by_size(const void *a, const void *b)
+static int by_trust(const void *a, const void *b)
 {
-	uint64_t one = sp_range_size(((const struct sp_map *)a)->range);
-	uint64_t two = sp_range_size(((const struct sp_map *)b)->range);
+	const struct sp_map *one = a, *two = b;
 
-	return sp_compare(one, two);
+	if (!one->inode != !two->inode)
+		return one->inode ? -1 : 1;
+	return sp_compare(sp_range_size(one->range), sp_range_size(two->range));
 }
 
 /*
- * A C library is far smaller than the programs that are worth the trouble: smallest mappings first.
+ * A C library is far smaller than the programs that are worth the trouble: smallest mappings first. But
+ * those of no file come last: the smallest of them may be the temporary pages of a sealpoint that was
+ * killed a moment ago, with code in them that goes away when a thread heals.
  */
 static int find_code(pid_t pid, const struct sp_array *maps, struct sp_range except,
                      struct sp_foothold *foothold, struct sp_error *err)
@@ -96,7 +99,7 @@ static int find_code(pid_t pid, const struct sp_array *maps, struct sp_range exc
 		if (map->executable && map->readable && !sp_range_overlaps(map->range, except))
 			sp_array_append(&sorted, map);
 	}
-	sp_array_sort(&sorted, by_size);
+	sp_array_sort(&sorted, by_trust);
 	for (size_t i = 0; i < sorted.count && !code_is_found(foothold); i++)
 		search_mapping(pid, ((struct sp_map *)sp_array_at(&sorted, i))->range, foothold,
 		               &bare, buffer);

@@ -56,7 +56,7 @@ struct sp_foothold {
 
 /**
  * Looks for a foothold in process `pid`, which may be running: do this before the freeze. Reads the
- * executable mappings but those in `except`, smallest first. ENOEXEC if the process has no system
+ * executable mappings but those in `except`, those of files and small ones first. ENOEXEC if the process has no system
  * call instruction at all.
  */
 int sp_foothold_find(pid_t pid, struct sp_range except, struct sp_foothold *foothold,

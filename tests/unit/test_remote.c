@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -100,6 +101,22 @@ static void deaf_thread(int ready)
 	pthread_create(&thread, NULL, spin_in_thread, NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	threads(ready);
+}
+
+/* Has a page with the code that a sealpoint has left which was killed just now. */
+static void not_healed_yet(int ready)
+{
+	size_t size;
+	const void *code = sp_runner_code(&size);
+	void *page = mmap(NULL, SP_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+	                  -1, 0);
+
+	if (page == MAP_FAILED || size > SP_PAGE_SIZE)
+		_exit(94);
+	memcpy(page, code, size);
+	if (mprotect(page, SP_PAGE_SIZE, PROT_READ | PROT_EXEC))
+		_exit(94);
+	spinner(ready);
 }
 
 static void ignore_signal(int signal)
@@ -284,6 +301,34 @@ static void busy_process_answers(void **state)
 static void every_thread_answers(void **state)
 {
 	asks_and_leaves_no_trace(threads);
+}
+
+static bool is_of_file(pid_t pid, remote_addr address)
+{
+	sp_cleanup_array struct sp_array maps = SP_ARRAY_OF(struct sp_map);
+
+	assert_int_equal(sp_maps_read(pid, &maps, NULL), 0);
+	for (size_t i = 0; i < maps.count; i++) {
+		const struct sp_map *map = sp_array_at(&maps, i);
+
+		if (sp_range_contains(map->range, address))
+			return map->inode != 0;
+	}
+	return false;
+}
+
+/* It goes away as soon as the one before heals. */
+static void code_of_a_killed_sealpoint_is_not_relied_on(void **state)
+{
+	struct sp_foothold foothold;
+	struct sp_error err = {0};
+	pid_t pid = start(not_healed_yet);
+
+	assert_int_equal(sp_foothold_find(pid, (struct sp_range){0}, &foothold, &err), 0);
+	assert_true(is_of_file(pid, foothold.instruction));
+	assert_true(is_of_file(pid, foothold.sigreturn));
+	assert_true(is_of_file(pid, foothold.unmap));
+	end(pid);
 }
 
 /* The others need not stop at every system call for it. */
@@ -674,6 +719,7 @@ int main(void)
 	        cmocka_unit_test(busy_process_answers),
 	        cmocka_unit_test(every_thread_answers),
 	        cmocka_unit_test(only_deaf_thread_is_driven_call_by_call),
+	        cmocka_unit_test(code_of_a_killed_sealpoint_is_not_relied_on),
 	        cmocka_unit_test(process_without_marker_answers),
 	        cmocka_unit_test(process_under_seccomp_answers),
 	        cmocka_unit_test(process_with_used_stack_answers),
