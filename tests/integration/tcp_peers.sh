@@ -225,7 +225,7 @@ killed=0
 for delay in 0.00{1,3,5,8} 0.0{1,15,2,25,3,35,4,5,6,8} 0.1; do
 	"$sealpoint" dump "$server" -o killed --tcp-established --leave-running >killed.log 2>&1 </dev/null &
 	command=$!
-	sleep $delay
+	sleep "$delay"
 	kill -KILL $command 2>/dev/null && ((killed++))
 	wait $command
 	expect_locks 0 "after a dump that was killed"

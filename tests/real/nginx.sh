@@ -34,7 +34,7 @@ has_gone_on() { (($(rounds_of "$1") >= $2)); }
 clients_go_on() {
 	local client
 	for client in client{1..4}; do
-		wait_until 40 has_gone_on $client $(($(rounds_of $client) + 150)) ||
+		wait_until 40 has_gone_on "$client" $(($(rounds_of "$client") + 150)) ||
 			{ echo "$client gets nothing any more: $(cat complaints)" && return 1; }
 	done
 	[[ ! -s complaints ]] || { cat complaints && return 1; }
@@ -43,7 +43,7 @@ clients_go_on() {
 chmod a+x .
 mkdir files
 for number in {1..100}; do
-	yes $number | head -n 1000 >files/$number
+	yes "$number" | head -n 1000 >files/"$number"
 done
 cat >nginx.conf <<END
 user root;
@@ -61,7 +61,7 @@ END
 start_program nginx -c "$TEST_DIR/nginx.conf" -e "$TEST_DIR/program.log"
 wait_until 20 is_listening $port || die "nginx does not start: $(tail -3 program.log)"
 for number in {1..4}; do
-	python3 client.py client$number $port 2>>complaints &
+	python3 client.py client"$number" $port 2>>complaints &
 done
 clients_go_on >complaint || die "before any dump: $(<complaint)"
 master=$(<nginx.pid)
