@@ -109,6 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	    sp_checkpoint_check(checkpoint, &err) == 0)
 		use(checkpoint);
 	sp_checkpoint_close(checkpoint);
+	sp_record_reader_close(&reader);
 	free(written);
 	return 0;
 }
