@@ -17,7 +17,7 @@ void sp_when_out_of_memory(void (*act)(void *context), void *context)
 	last.context = context;
 }
 
-static void *checked(void *memory)
+void *sp_allocated(void *memory)
 {
 	if (memory)
 		return memory;
@@ -29,17 +29,17 @@ static void *checked(void *memory)
 
 void *sp_alloc(size_t size)
 {
-	return checked(malloc(size ? size : 1));
+	return sp_allocated(malloc(size ? size : 1));
 }
 
 void *sp_alloc_zeroed(size_t count, size_t size)
 {
-	return checked(calloc(count ? count : 1, size ? size : 1));
+	return sp_allocated(calloc(count ? count : 1, size ? size : 1));
 }
 
 char *sp_strdup(const char *text)
 {
-	return checked(strdup(text));
+	return sp_allocated(strdup(text));
 }
 
 char *sp_format(const char *format, ...)
@@ -51,7 +51,7 @@ char *sp_format(const char *format, ...)
 	va_start(args, format);
 	length = vasprintf(&text, format, args);
 	va_end(args);
-	return checked(length < 0 ? NULL : text);
+	return sp_allocated(length < 0 ? NULL : text);
 }
 
 char *sp_format_hex(const uint8_t *bytes, size_t size)
@@ -73,7 +73,7 @@ void *sp_array_grow(struct sp_array *array, size_t count)
 	if (needed > array->capacity) {
 		array->capacity = needed < 16 ? 16 : needed * 2;
 		array->items =
-		        checked(reallocarray(array->items, array->capacity, array->item_size));
+		        sp_allocated(reallocarray(array->items, array->capacity, array->item_size));
 	}
 	first = (char *)array->items + array->count * array->item_size;
 	array->count = needed;

@@ -80,6 +80,14 @@ size_t sp_ranges_search(const struct sp_array *ranges, uint64_t address)
 	return low;
 }
 
+bool sp_ranges_have(const struct sp_array *ranges, struct sp_range range)
+{
+	for (size_t i = 0; i < ranges->count; i++)
+		if (((struct sp_range *)sp_array_at(ranges, i))->start == range.start)
+			return true;
+	return false;
+}
+
 uint64_t sp_ranges_total(const struct sp_array *ranges)
 {
 	uint64_t total = 0;

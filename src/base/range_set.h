@@ -18,6 +18,8 @@ void sp_ranges_normalize(struct sp_array *ranges);
 void sp_ranges_subtract(struct sp_array *ranges, const struct sp_array *what);
 /** Index of the first range of a set that ends behind `address`; its count if there is none. */
 size_t sp_ranges_search(const struct sp_array *ranges, uint64_t address);
+/** True if one of the ranges, which need be no set, begins where this one does. */
+bool sp_ranges_have(const struct sp_array *ranges, struct sp_range range);
 /** How many addresses are in a set. */
 uint64_t sp_ranges_total(const struct sp_array *ranges);
 

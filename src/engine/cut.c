@@ -399,14 +399,6 @@ static void add_uncovered(struct sp_cut *cut, const struct sp_array *vmas)
 	sp_ranges_normalize(&cut->changed);
 }
 
-static bool is_aside(const struct sp_cut *cut, struct sp_range range)
-{
-	for (size_t i = 0; i < cut->aside.count; i++)
-		if (((struct sp_range *)sp_array_at(&cut->aside, i))->start == range.start)
-			return true;
-	return false;
-}
-
 static int take_by_scan(struct sp_cut *cut, const struct sp_array *vmas, bool frozen,
                         struct sp_error *err)
 {
@@ -424,7 +416,7 @@ static int take_by_scan(struct sp_cut *cut, const struct sp_array *vmas, bool fr
 		if (!sp_cut_tracks(vma))
 			let_go(&taker, vma);
 		/* What cannot be tracked has changed. */
-		if (is_aside(cut, vma->range)) {
+		if (sp_ranges_have(&cut->aside, vma->range)) {
 			vma->flags &= ~(uint32_t)SP_VMA_UFFD;
 			sp_ranges_add(&cut->changed, vma->range);
 		} else if (!sp_cut_tracks(vma) || take_tracked(&taker, vma) < 0)

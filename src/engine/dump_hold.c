@@ -171,34 +171,13 @@ static int protect_in_rounds(struct dump *dump, struct sp_error *err)
 	return rc;
 }
 
-/* The program is stopped for a moment, to make a userfaultfd. */
-static int make_userfaultfd(struct dump *dump, struct sp_error *err)
-{
-	struct task *root = sp_dump_root(dump);
-	struct sp_process process = {.pid = root->process.pid, .pidfd = -1};
-	struct sp_remote remote = {0};
-	sp_cleanup_close int fd = -1;
-	uint64_t deadline = sp_now_ns() + dump->options->timeout_ns;
-	int rc = sp_process_seize(&process, root->process.pid, deadline, err);
-
-	if (!rc)
-		rc = sp_remote_open(&remote, &process, sp_process_leader(&process), &root->foothold,
-		                    err);
-	if (!rc)
-		fd = rc = sp_remote_userfaultfd_for_kernel(&remote, err);
-	if (rc >= 0)
-		rc = sp_remote_close(&remote, err);
-	else
-		sp_remote_close(&remote, NULL);
-	sp_process_forget(&process);
-	return rc < 0 ? rc : sp_steal_fd(&fd);
-}
-
 static int arm(struct dump *dump, const struct sp_array *areas, struct sp_error *err)
 {
 	struct task *root = sp_dump_root(dump);
 	pid_t pid = root->process.pid;
-	int rc = make_userfaultfd(dump, err);
+	uint64_t deadline = sp_now_ns() + dump->options->timeout_ns;
+	int rc = sp_userfaultfd_of(pid, &root->foothold, sp_remote_userfaultfd_for_kernel, deadline,
+	                           err);
 
 	if (rc >= 0)
 		rc = open_hold(dump, rc, areas, err);

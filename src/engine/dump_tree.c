@@ -194,7 +194,7 @@ int sp_tree_check_sharing(const struct tree *tree, struct sp_error *err)
 
 	for (size_t i = 0; i < tree->tasks.count; i++)
 		sp_array_append(&pids, &sp_tree_task(tree, i)->process.pid);
-	rc = sp_sharing_check(&sp_tree_root(tree)->process, err);
+	rc = sp_sharing_check_parent(sp_tree_root(tree)->process.pid, err);
 	return rc ? rc : sp_sharing_check_all(&pids, err);
 }
 

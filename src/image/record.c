@@ -138,9 +138,7 @@ void sp_record_reader_memory(struct sp_record_reader *reader, const char *name, 
                              size_t size)
 {
 	init_reader(reader, name, size);
-	reader->file = fmemopen(bytes, size, "r");
-	if (!reader->file)
-		sp_alloc(SIZE_MAX); /* ends the program: base/array.h */
+	reader->file = sp_allocated(fmemopen(bytes, size, "r"));
 }
 
 static int read_bytes(const struct sp_record_reader *reader, void *bytes, size_t size,

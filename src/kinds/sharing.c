@@ -1,9 +1,9 @@
 /* Sharing between processes: see sharing.h. */
 #include "kinds/sharing.h"
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "proc/children.h"
 #include "proc/stat.h"
 
 #include <errno.h>
@@ -33,27 +33,15 @@ static int refuse_shared(pid_t pid, size_t what, const char *with, pid_t other,
 	               sp_process_name(other).text, shared[what].way_out);
 }
 
-/* A relative that has ended meanwhile, or that we may not look at, does not compare as equal. */
-static int compare(pid_t pid, pid_t other, const char *relation, struct sp_error *err)
+/* A parent that has ended meanwhile, or that we may not look at, does not compare as equal. */
+int sp_sharing_check_parent(pid_t pid, struct sp_error *err)
 {
-	for (size_t i = 0; i < SP_COUNT_OF(shared); i++)
-		if (syscall(SYS_kcmp, pid, other, shared[i].type, 0, 0) == 0)
-			return refuse_shared(pid, i, relation, other, err);
-	return 0;
-}
-
-int sp_sharing_check(const struct sp_process *process, struct sp_error *err)
-{
-	sp_cleanup_array struct sp_array children = SP_ARRAY_OF(pid_t);
 	struct sp_stat stat;
-	int rc = sp_stat_read(process->pid, process->pid, &stat, err);
+	int rc = sp_stat_read(pid, pid, &stat, err);
 
-	if (!rc && stat.ppid > 0)
-		rc = compare(process->pid, stat.ppid, "its parent, ", err);
-	if (!rc)
-		rc = sp_children_read(process->pid, &children, err);
-	for (size_t i = 0; i < children.count && !rc; i++)
-		rc = compare(process->pid, *(pid_t *)sp_array_at(&children, i), "its child, ", err);
+	for (size_t i = 0; i < SP_COUNT_OF(shared) && !rc && stat.ppid > 0; i++)
+		if (syscall(SYS_kcmp, pid, stat.ppid, shared[i].type, 0, 0) == 0)
+			rc = refuse_shared(pid, i, "its parent, ", stat.ppid, err);
 	return rc;
 }
 

@@ -417,21 +417,12 @@ static bool has_pages(const struct sp_vma *vma)
 	       vma->kind != SP_VMA_DEVICE;
 }
 
-static bool is_aside(const struct sp_memory_selection *selection, const struct sp_vma *vma)
-{
-	for (size_t i = 0; selection->aside && i < selection->aside->count; i++)
-		if (((struct sp_range *)sp_array_at(selection->aside, i))->start ==
-		    vma->range.start)
-			return true;
-	return false;
-}
-
 static int save_vma(struct saver *saver, struct sp_page_scan *scan, struct sp_error *err)
 {
 	struct sp_vma *vma = saver->vma;
 	struct sp_array whole = {.items = &vma->range, .count = 1, .item_size = sizeof(vma->range)};
 	const struct sp_memory_selection *selection = saver->selection;
-	bool aside = is_aside(selection, vma);
+	bool aside = selection->aside && sp_ranges_have(selection->aside, vma->range);
 	int rc;
 
 	if (aside != selection->aside_only)

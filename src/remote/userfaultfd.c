@@ -310,3 +310,24 @@ int sp_remote_userfaultfd_for_kernel(struct sp_remote *remote, struct sp_error *
 		*err = refusal;
 	return rc;
 }
+
+int sp_userfaultfd_of(pid_t pid, const struct sp_foothold *foothold,
+                      int (*drive)(struct sp_remote *remote, struct sp_error *err),
+                      uint64_t deadline_ns, struct sp_error *err)
+{
+	struct sp_process process;
+	struct sp_remote remote = {0};
+	sp_cleanup_close int fd = -1;
+	int rc = sp_process_seize(&process, pid, deadline_ns, err);
+
+	if (!rc)
+		rc = sp_remote_open(&remote, &process, sp_process_leader(&process), foothold, err);
+	if (!rc)
+		fd = rc = drive(&remote, err);
+	if (rc >= 0)
+		rc = sp_remote_close(&remote, err);
+	else
+		sp_remote_close(&remote, NULL);
+	sp_process_forget(&process);
+	return rc < 0 ? rc : sp_steal_fd(&fd);
+}

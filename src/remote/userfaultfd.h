@@ -22,4 +22,12 @@ int sp_remote_userfaultfd(struct sp_remote *remote, struct sp_error *err);
  */
 int sp_remote_userfaultfd_for_kernel(struct sp_remote *remote, struct sp_error *err);
 
+/**
+ * The same of a process that runs: it is stopped for a moment, until `deadline_ns` at the latest, and
+ * driven by one of both functions, `drive`. `foothold` was found in it before.
+ */
+int sp_userfaultfd_of(pid_t pid, const struct sp_foothold *foothold,
+                      int (*drive)(struct sp_remote *remote, struct sp_error *err),
+                      uint64_t deadline_ns, struct sp_error *err);
+
 #endif

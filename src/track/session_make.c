@@ -12,27 +12,6 @@
 #include <string.h>
 #include <sys/pidfd.h>
 
-/* Lets the process, which is seized, make the userfaultfd. */
-static int make_userfaultfd(struct sp_process *process, struct sp_foothold *foothold,
-                            struct sp_error *err)
-{
-	struct sp_remote remote = {0};
-	int fd = -1;
-	int rc = sp_remote_open(&remote, process, sp_process_leader(process), foothold, err);
-
-	if (rc == 0)
-		fd = rc = sp_remote_userfaultfd(&remote, err);
-	if (rc >= 0)
-		rc = sp_remote_close(&remote, err);
-	else
-		sp_remote_close(&remote, NULL);
-	if (rc < 0) {
-		sp_close_scope(&fd);
-		return rc;
-	}
-	return fd;
-}
-
 static const char *const backend_names[] = {
         [SP_SESSION_ANY] = "any",
         [SP_SESSION_SCAN] = "scan",
@@ -57,20 +36,12 @@ static int make_with_scan(struct sp_session *session, pid_t pid, uint64_t deadli
                           struct sp_error *err)
 {
 	struct sp_foothold foothold;
-	struct sp_process process = {.pid = pid, .pidfd = -1};
 	int rc;
 
 	/* Looked for again in the stop, if in vain. */
 	sp_foothold_find(pid, (struct sp_range){0}, &foothold, NULL);
-	rc = sp_process_seize(&process, pid, deadline_ns, err);
-	if (rc == 0) {
-		int fd = make_userfaultfd(&process, &foothold, err);
-
-		sp_process_release(&process, SP_RELEASE_RUN);
-		rc = fd < 0 ? fd : sp_session_begin(session, pid, fd, err);
-	}
-	sp_process_forget(&process);
-	return rc;
+	rc = sp_userfaultfd_of(pid, &foothold, sp_remote_userfaultfd, deadline_ns, err);
+	return rc < 0 ? rc : sp_session_begin(session, pid, rc, err);
 }
 
 int sp_session_make(struct sp_session *session, pid_t pid, enum sp_session_backend backend,

@@ -161,14 +161,14 @@ if command -v redis-server >/dev/null; then
 	redis set greeting "hello from before" >/dev/null
 	wait_until 10 no_connections 6000
 	for round in 1 2 3; do
-		mkdir -p "r$round/pre" "r$round/last" "r$round/work"
+		mkdir -p "r$round/pre" "r$round/last" "r$round/logs"
 		succeeds "redis: pre-dump" "$sealpoint" criu pre-dump -t "$PROGRAM_PID" -D "r$round/pre" --track-mem
 		succeeds "redis: dump" "$sealpoint" criu dump -t "$PROGRAM_PID" -D "r$round/last" --prev-images-dir ../pre \
-			--track-mem -W "r$round/work" -o dump.log -v4 --display-stats
-		last_line "r$round/work/dump.log" "Dumping finished successfully"
+			--track-mem -W "r$round/logs" -o dump.log -v4 --display-stats
+		last_line "r$round/logs/dump.log" "Dumping finished successfully"
 		grep -q '^Frozen time: [0-9]* us$' output || die "no statistics: $(<output)"
 		wait_until 30 is_gone "$PROGRAM_PID" || die "round $round: the server is still there"
-		succeeds "redis: restore" "$criu" restore -D "r$round/last" -W "r$round/work" --restore-detached -o restore.log
+		succeeds "redis: restore" "$criu" restore -D "r$round/last" -W "r$round/logs" --restore-detached -o restore.log
 		wait_until 20 answers || die "round $round: the server does not answer"
 		[[ $(redis get greeting) == "hello from before" ]] || die "round $round: the data are lost"
 		[[ $(redis incr counter) == "$round" ]] || die "round $round: the counter is lost"

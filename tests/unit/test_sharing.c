@@ -51,19 +51,28 @@ static pid_t child_of(pid_t pid)
 	return child;
 }
 
-static void check(pid_t pid, const char *what)
+static void expect(int rc, const struct sp_error *err, const char *what)
 {
-	struct sp_process process;
-	struct sp_error err = {0};
-	int rc;
-
-	if (sp_process_seize(&process, pid, DEADLINE, &err))
-		fail_msg("%s", err.message);
-	rc = sp_sharing_check(&process, &err);
-	sp_process_forget(&process);
 	assert_int_equal(rc, what ? -ENOTSUP : 0);
-	if (what && !strstr(err.message, what))
-		fail_msg("does not say \"%s\": %s", what, err.message);
+	if (what && !strstr(err->message, what))
+		fail_msg("does not say \"%s\": %s", what, err->message);
+}
+
+static void check_with_parent(pid_t pid, const char *what)
+{
+	struct sp_error err = {0};
+
+	expect(sp_sharing_check_parent(pid, &err), &err, what);
+}
+
+static void check_two(pid_t one, pid_t other, const char *what)
+{
+	sp_cleanup_array struct sp_array pids = SP_ARRAY_OF(pid_t);
+	struct sp_error err = {0};
+
+	sp_array_append(&pids, &one);
+	sp_array_append(&pids, &other);
+	expect(sp_sharing_check_all(&pids, &err), &err, what);
 }
 
 static void check_family(unsigned long how, const char *what)
@@ -73,8 +82,8 @@ static void check_family(unsigned long how, const char *what)
 	flags = how;
 	parent = start(has_child);
 	child = child_of(parent);
-	check(parent, what);
-	check(child, what);
+	check_two(parent, child, what);
+	check_with_parent(child, what);
 	kill(child, SIGKILL);
 	end(parent);
 }
@@ -105,7 +114,6 @@ static void shared_signal_actions_are_refused(void **state)
 	check_family(CLONE_SIGHAND | CLONE_VM, "shares its memory");
 }
 
-/* The parent of a vfork child cannot be stopped; the child can. */
 static void child_of_vfork_is_refused(void **state)
 {
 	pid_t parent, child;
@@ -125,7 +133,7 @@ static void child_of_vfork_is_refused(void **state)
 	}
 	assert_int_equal(read(ready[0], &byte, 1), 1);
 	child = child_of(parent);
-	check(child, "its parent");
+	check_with_parent(child, "its parent");
 	kill(child, SIGKILL);
 	kill(parent, SIGKILL);
 	assert_int_equal(waitpid(parent, &status, 0), parent);
