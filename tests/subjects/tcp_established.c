@@ -4,7 +4,7 @@
  *
  * subject: modes=kill,twice,delta dump=--tcp-established
  */
-#include "subject.h"
+#include "tcp_pair.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -13,10 +13,6 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-
-struct pair {
-	int client, server;
-};
 
 static struct sockaddr_in6 loopback(int family, bool mapped)
 {
@@ -33,18 +29,7 @@ static struct sockaddr_in6 loopback(int family, bool mapped)
 /* The listener stays open: what was accepted shares its port. */
 static struct pair make_pair(int family, bool mapped)
 {
-	struct sockaddr_in6 address = loopback(family, mapped);
-	socklen_t size = sizeof(address);
-	int listener = socket(family, SOCK_STREAM, 0);
-	struct pair pair = {.client = socket(family, SOCK_STREAM, 0)};
-
-	subject_need(bind(listener, (struct sockaddr *)&address, size) == 0, "bind");
-	subject_need(listen(listener, 5) == 0, "listen");
-	subject_need(getsockname(listener, (struct sockaddr *)&address, &size) == 0, "getsockname");
-	subject_need(connect(pair.client, (struct sockaddr *)&address, size) == 0, "connect");
-	pair.server = accept(listener, NULL, NULL);
-	subject_need(pair.server >= 0, "accept");
-	return pair;
+	return make_pair_at(family, loopback(family, mapped));
 }
 
 /* Bytes by their place in the stream, so that one that is lost, doubled or moved is noticed. */

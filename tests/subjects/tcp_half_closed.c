@@ -4,7 +4,7 @@
  *
  * subject: dump=--tcp-established restore=--tcp-established
  */
-#include "subject.h"
+#include "tcp_pair.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -13,31 +13,20 @@
 #include <sched.h>
 #include <sys/socket.h>
 
-struct pair {
-	int client, server;
-};
-
-static struct pair make_pair_at(const char *host)
+static struct pair make_pair_on(const char *host)
 {
 	struct sockaddr_in6 address = {.sin6_family = AF_INET6};
-	socklen_t size = sizeof(address);
-	int listener = socket(AF_INET6, SOCK_STREAM, 0);
-	struct pair pair = {.client = socket(AF_INET6, SOCK_STREAM, 0)};
+	struct pair pair;
 
 	inet_pton(AF_INET6, host, &address.sin6_addr);
-	subject_need(bind(listener, (struct sockaddr *)&address, size) == 0, "bind");
-	subject_need(listen(listener, 5) == 0, "listen");
-	subject_need(getsockname(listener, (struct sockaddr *)&address, &size) == 0, "getsockname");
-	subject_need(connect(pair.client, (struct sockaddr *)&address, size) == 0, "connect");
-	pair.server = accept(listener, NULL, NULL);
-	subject_need(pair.server >= 0, "accept");
-	close(listener);
+	pair = make_pair_at(AF_INET6, address);
+	close(pair.listener);
 	return pair;
 }
 
 static struct pair make_pair(void)
 {
-	return make_pair_at("::ffff:127.0.0.1");
+	return make_pair_on("::ffff:127.0.0.1");
 }
 
 static int state_of(int fd)
@@ -126,7 +115,7 @@ static void check_silent(int fd, const char *what)
 
 int main(void)
 {
-	struct pair half = make_pair_at("::1"), waiting = make_pair(), stuck = make_pair();
+	struct pair half = make_pair_on("::1"), waiting = make_pair(), stuck = make_pair();
 	struct pair closing = make_pair(), last = make_pair(), deaf = make_pair();
 	unsigned char some[300];
 	size_t in_stuck, in_closing, in_last;
