@@ -1,13 +1,15 @@
 # make            build/sealpoint and the libraries (src/track/track.mk)
 # make check      installs what is missing, builds, runs all tests
 # make check-deltas, make soak    more steps of the proof that deltas are exact: 10,000, or SOAK=hours
+# make stress     random trees of processes, compared from outside before and after; STRESS=how many
 # make check-threads, make fuzz   the write watch under ThreadSanitizer; readers of files against damaged ones
 # make check-kills  1,000 dumps killed at random moments, and more at system calls
 # make mutate     thousands of checkpoints that are wrong behind their checksums, with sanitizers
 # make example    an emulator that goes back in time, and its pictures
 # make demo       dumps and restores a real redis-server
 # make bench      the benchmark table
-# make bench-tracking  what finding written pages costs; make bench-freeze, how long a program stands still
+# make bench-tracking  what finding written pages costs, and saving by it; make bench-freeze, how long a program stands still;
+#                 make bench-snapshots, what a busy redis loses by snapshots
 # make vm-check   another kernel, in an emulated machine (tests/vm/run.sh)
 # make format     formats the code; make format-check tells whether it is formatted
 # make install    program, libraries, man pages and bash completion, below DESTDIR and PREFIX

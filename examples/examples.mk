@@ -10,7 +10,9 @@ $(BUILD)/examples/tiny8: $(TINY8_SRC) $(wildcard examples/tiny8/*.h) $(BUILD)/li
 
 examples: $(BUILD)/examples/tiny8
 
-example: examples
+example:
+	tools/install-deps.sh build example
+	+$(MAKE) examples
 	cd $(BUILD)/examples && ./tiny8 run 60 shot frame-60.png run 67 shot frame-127.png run 120 \
 		shot frame-247.png back 187 shot back-at-60.png
 

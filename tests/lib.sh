@@ -47,16 +47,48 @@ wait_until() { # SECONDS COMMAND...
 
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
 
-# Becomes a command in a session of its own, with no descriptor of ours but 0, 1 and 2: what a test or its caller has
-# open is none of a subject's business, and a dump would refuse the pipes among it.
-exec_alone() { # COMMAND...
+# Starts a command and waits until it stands at a moment that is told as to tests/tools/halt_at.c. Sets HALTED, its pid.
+# Whatever is to happen in the middle of something has to be done so: a delay is too long on one machine and too short on
+# another.
+halt_at() { # MOMENT COMMAND...
+	[[ -p halting ]] || mkfifo halting
+	"$test_tools/halt_at" "$1" halting "${@:2}" &
+	# shellcheck disable=SC2034 # for the scripts
+	HALTED=$!
+	[[ $(timeout 60 cat halting) == halted ]] || die "$2 has ended without $1"
+}
+
+# Lets it go on.
+proceed() { : >halting; }
+
+# What a restore that was killed has left: nothing, or what it had let go. Not what is only about to die with it.
+is_gone_or_free() { # PID
+	is_gone "$1" || { [[ $(state_of "$1") == [SRDT] && $(tr -d '\0' <"/proc/$1/cmdline") ]] &&
+		! grep -q -E -e '^TracerPid:.*[1-9]' -e '^SigPnd:.*[1-9a-f]..$' "/proc/$1/status"; }
+}
+
+descendants() { # PID
+	local child children
+	read -r -d '' -a children < <(cat "/proc/$1/task"/*/children 2>/dev/null)
+	for child in "${children[@]}"; do
+		echo "$child"
+		descendants "$child"
+	done
+}
+
+# Becomes a command with no descriptor of ours but 0, 1 and 2: what a test or its caller has open is none of a subject's
+# business, and a dump would refuse the pipes among it.
+exec_bare() { # COMMAND...
 	local fd
 	for fd in "/proc/$BASHPID/fd"/*; do
 		fd=${fd##*/}
 		((fd <= 2 || fd == 255)) || exec {fd}>&- # bash closes 255 itself
 	done
-	exec setsid "$@"
+	exec "$@"
 }
+
+# The same, in a session of its own.
+exec_alone() { exec_bare setsid "$@"; } # COMMAND...
 
 # --- subjects ------------------------------------------------------------------------------------------
 
@@ -71,7 +103,7 @@ subject_option() { # SUBJECT KEY DEFAULT
 # `go` and the output file `out` are in the directory, so that each restored copy finds them again.
 start_subject() { # NAME [ARGUMENT...]
 	local as=() user
-	user=$(subject_option "$1" user '')
+	user=$(subject_option "$1" user "${SUBJECT_USER:-}")
 	[[ -z $user ]] || as=(setpriv "--reuid=$user" "--regid=$(id -g "$user")" --clear-groups)
 	: >go
 	: >out
@@ -145,6 +177,32 @@ one_sentence() { # FILE
 	(($(wc -l <"$1") == 1))
 }
 
+# A command must fail, with status 1 and one sentence that has all the words in it.
+refuses() { # CASE COMMAND... -- WORDS...
+	local name=$TEST_NAME/$1 refused_command=() status=0 words
+	shift
+	while [[ $1 != -- ]]; do
+		refused_command+=("$1")
+		shift
+	done
+	shift
+	timeout 20 "${refused_command[@]}" >output 2>error </dev/null || status=$?
+	if ((status != 1)); then
+		not_ok "$name" "exit status $status, not 1: $(head -c 300 error)"
+		return
+	elif ! one_sentence error; then
+		not_ok "$name" "not one line: $(<error)"
+		return
+	fi
+	for words; do
+		if ! grep -q -F -e "$words" error; then
+			not_ok "$name" "does not say \"$words\": $(<error)"
+			return
+		fi
+	done
+	ok "$name"
+}
+
 # --- what /proc shows of a process ---------------------------------------------------------------------
 
 # Prints what must be the same in a restored process, one item a line, each with the name of its part
@@ -170,6 +228,8 @@ proc_snapshot_all() {
 	awk '{ split(FILENAME, part, "/"); tid = part[5] }
 		FILENAME ~ /stat$/ { name = $0; sub(/^[^(]*/, "", name); sub(/[^)]*$/, "", name)
 			sub(/^.*\) /, ""); print "task", tid, name, "nice", $17, "rt", $38, "policy", $39 }
+		/^State:/ { ended = $2 == "Z" }
+		/^SigBlk:/ && ended { next } # nobody sends a signal to one that has ended
 		/^(SigPnd|SigBlk|Cap...|Seccomp|Cpus_allowed):/ { print "task", tid, $1, $2 }' \
 		"$proc"/task/*/{stat,status}
 	find "$proc/fd" -type l -printf 'fd %f %l\n' | sort -V |
@@ -180,7 +240,7 @@ proc_snapshot_all() {
 			if (/ \(deleted\)$/ && $3 !~ /^.memfd:/) $0 = $1 " " $2 " (deleted)"
 			print }'
 	find "$proc/fdinfo" -type f -exec awk '
-		/^(pos|flags|eventfd-count|tfd|clockid|settime|it_interval|sigmask|inotify)/ {
+		/^(pos|flags|eventfd-count|tfd|clockid|settime|it_interval|sigmask|inotify|fanotify)/ {
 			gsub(/ (ino|sdev|pos):[^ ]+/, ""); sub(/ fhandle.*/, "")
 			number = FILENAME; sub(/.*\//, "", number); print "fdinfo", number, $0 }' {} +
 	proc_mappings "$1" | sed 's/^/maps /'
@@ -231,6 +291,21 @@ start_program() { # COMMAND...
 	exec_alone "$@" </dev/null >>program.log 2>&1 &
 	# shellcheck disable=SC2034 # for the scripts
 	PROGRAM_PID=$!
+}
+
+# Hundredths of a second that a program, its descendants and those that they have waited for have run.
+run_time() { # PID
+	local process
+	for process in "$1" $(descendants "$1"); do
+		cat "/proc/$process/stat"
+	done 2>/dev/null | awk '{ sub(/.*\) /, ""); sum += $12 + $13 + $14 + $15 } END { print sum + 0 }'
+}
+
+has_run() { (($(run_time "$1") >= $2)); }
+
+# A check for programs that work all the time: they still do.
+works_on() { # PID
+	wait_until 60 has_run "$1" $(($(run_time "$1") + 3)) || { echo "it stands still: $(tail -n 3 program.log)" && return 1; }
 }
 
 # Was a command refused because another one is saving the same process? That one is met as the user of the session or, in

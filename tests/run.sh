@@ -32,6 +32,7 @@ while getopts j:k option; do
 done
 shift $((OPTIND - 1))
 selection=("$@")
+modes=(kill running twice delta pre-dump live user) # of subjects: tests/subjects/subject.h
 
 run_dir=$(mktemp -d "${TMPDIR:-/tmp}/sealpoint-tests.XXXXXX")
 chmod 755 "$run_dir"
@@ -100,10 +101,13 @@ list_tests() {
 }
 
 subject_modes() { # FILE
-	local modes
-	modes=$(grep -m 1 -o 'subject: .*=.*' "$1" | grep -o 'modes=[a-z,]*')
-	modes=${modes#modes=}
-	[[ $modes == none ]] || echo "${modes:-kill,running,twice,delta}" | tr , ' ' # none: a script runs it
+	local options except mode
+	options=$(grep -m 1 -o 'subject: .*=.*' "$1")
+	[[ $options != *modes=none* ]] || return # a script runs it
+	except=$(grep -o 'except=[a-z,-]*' <<<"$options")
+	for mode in "${modes[@]}"; do
+		[[ ,${except#except=}, == *,$mode,* ]] || echo "$mode"
+	done
 }
 
 header() { # SCRIPT KEY: the value of "# KEY: value" in its opening comment
@@ -229,11 +233,11 @@ all_results=$(find "$run_dir" -name '*.results' -exec cat {} +)
 results() { printf '%s\n' "$all_results"; }
 
 subject_table() {
-	results | awk -F '\t' '$2 ~ /^subject\// { split($2, part, "/"); seen[part[2]]; cell[part[2], part[3]] = $1 }
+	results | awk -F '\t' -v modes="${modes[*]}" 'BEGIN { count = split(modes, order, " ") }
+		$2 ~ /^subject\// { split($2, part, "/"); seen[part[2]]; cell[part[2], part[3]] = $1 }
 		END { for (name in seen) {
 			printf "%-24s", name
-			modes = split("kill running twice delta", order, " ")
-			for (i = 1; i <= modes; i++) {
+			for (i = 1; i <= count; i++) {
 				value = cell[name, order[i]]; printf " %-8s", value ? value : "-"
 			}
 			print "" } }' | sort
@@ -242,7 +246,7 @@ subject_table() {
 count() { results | grep -c "^$1"; }
 
 table=$(subject_table)
-[[ -z $table ]] || printf '\n%-24s %-8s %-8s %-8s %-8s\n%s\n' subject kill running twice delta "$table"
+[[ -z $table ]] || { printf '\n%-24s' subject && printf ' %-8s' "${modes[@]}" && printf '\n%s\n' "$table"; }
 if (($(count skip))); then
 	printf '\nskipped:\n'
 	results | awk -F '\t' '$1 == "skip" { print "  " $2 ": " $3 }' | sort

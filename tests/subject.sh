@@ -8,6 +8,7 @@ source "$TOP/tests/lib.sh"
 subject=$1 mode=$2
 seconds=$(subject_option "$subject" timeout 60)
 ignored=$(subject_option "$subject" ignore '')
+[[ $mode != user ]] || SUBJECT_USER=nobody
 IFS=, read -ra dump_options <<<"$(subject_option "$subject" dump '')"
 IFS=, read -ra restore_options <<<"$(subject_option "$subject" restore '')"
 
@@ -35,6 +36,27 @@ restore_and_pass() { # DIRECTORY
 
 pid_written_or_gone() { [[ -s pid ]] || is_gone "$1"; }
 
+# Dumps without ending the program, lets it pass, and restores it as it was in the dump.
+leave_running_and_restore() { # [OPTION...]
+	dump "$pid" image --leave-running "${dump_options[@]}" "$@"
+	is_gone "$pid" && die "gone after a dump that leaves it running"
+	compare "left running"
+	let_go
+	wait "$pid" || die "left running, did not pass: $(grep -v READY out | head -5)"
+	rewind_subject
+	restore_and_pass image
+}
+
+# The program has gone on: a subject that waits looks for its trigger again and again.
+expect_progress() {
+	local switches
+	switches=$(context_switches)
+	wait_until 20 has_switched "$switches" || die "the program does not go on"
+}
+
+context_switches() { cat "/proc/$pid/task"/*/status | awk '/^voluntary_ctxt/ { sum += $2 } END { print sum }'; }
+has_switched() { (($(context_switches) > $1 + 1)); }
+
 start_and_look() {
 	start_subject "$subject"
 	pid=$SUBJECT_PID
@@ -59,10 +81,11 @@ leave)
 	echo "$pid" >travel
 	;;
 arrive)
+	grep -q '^SKIP: ' out && skip_test "did not leave: $(sed -n 's/^SKIP: //p' out)"
 	pid=$(<travel)
 	restore_and_pass image
 	;;
-kill)
+kill | user)
 	dump_and_reap "$pid" image "${dump_options[@]}"
 	restore_and_pass image
 	;;
@@ -70,13 +93,10 @@ running)
 	"$sealpoint" inspect "$pid" "${dump_options[@]}" >survey 2>&1 ||
 		die "inspect finds something in the way of the dump: $(grep -m 1 -A 4 'IN THE WAY' survey)"
 	compare "inspected"
-	dump "$pid" image --leave-running "${dump_options[@]}"
-	is_gone "$pid" && die "gone after a dump with --leave-running"
-	compare "left running"
-	let_go
-	wait "$pid" || die "left running, did not pass: $(grep -v READY out | head -5)"
-	rewind_subject
-	restore_and_pass image
+	leave_running_and_restore
+	;;
+live)
+	leave_running_and_restore --live
 	;;
 twice)
 	dump_and_reap "$pid" image1 "${dump_options[@]}"
@@ -93,6 +113,17 @@ delta)
 	dump_and_reap "$pid" image3 --parent image2 "${dump_options[@]}"
 	grep -q 'full contents' dump.log && die "not a delta: $(grep 'full contents' dump.log)"
 	restore_and_pass image3
+	;;
+pre-dump)
+	for ahead in "-o ahead1" "-o ahead2 --parent ahead1"; do
+		# shellcheck disable=SC2086 # words
+		"$sealpoint" pre-dump "$pid" $ahead >>dump.log 2>&1 || die "pre-dump: $(tail -3 dump.log)"
+		compare "saved ahead"
+		expect_progress
+	done
+	dump_and_reap "$pid" image --parent ahead2 "${dump_options[@]}"
+	grep -q 'full contents' dump.log && die "saved anew: $(grep 'full contents' dump.log)"
+	restore_and_pass image
 	;;
 *) die "no such mode: $mode" ;;
 esac

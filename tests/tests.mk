@@ -8,6 +8,7 @@ SUBJECT_SRC := $(wildcard tests/subjects/*.c)
 SUBJECT_BIN := $(SUBJECT_SRC:tests/subjects/%.c=$(BUILD)/tests/subjects/%)
 TOOL_SRC := $(wildcard tests/tools/*.c)
 TOOL_BIN := $(TOOL_SRC:tests/tools/%.c=$(BUILD)/tests/tools/%)
+STRESS_BIN := $(BUILD)/tests/stress/random_tree
 BENCH_SRC := $(wildcard tests/bench/*.c)
 BENCH_BIN := $(BENCH_SRC:tests/bench/%.c=$(BUILD)/tests/bench/%)
 
@@ -25,6 +26,10 @@ $(BUILD)/tests/tools/%: tests/tools/%.c $(wildcard tests/tools/*.h) $(LIB)
 
 $(BUILD)/tests/tools/deltas: tests/tools/snapshot.h tests/subjects/changing.h
 
+$(STRESS_BIN): $(wildcard tests/stress/*.c) tests/stress/random.h tests/subjects/subject.h
+	@mkdir -p $(@D)
+	$(call short,CC,$@) $(CC) $(SP_CFLAGS) -O1 -g -Itests -o $@ $(filter %.c,$^) -pthread -lrt
+
 $(BUILD)/tests/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
 	$(call short,CC,$<) $(CC) $(SP_CFLAGS) $(CFLAGS) -o $@ $<
@@ -39,7 +44,7 @@ $(BUILD)/tests/bench/tracking/%: tests/bench/tracking/%.c tests/bench/tracking/b
 
 unit: $(UNIT_BIN)
 subjects: $(SUBJECT_BIN)
-test-programs: all examples $(UNIT_BIN) $(SUBJECT_BIN) $(TOOL_BIN) $(BENCH_BIN)
+test-programs: all examples $(UNIT_BIN) $(SUBJECT_BIN) $(TOOL_BIN) $(BENCH_BIN) $(STRESS_BIN)
 
 # The packages come first: what make reads from pkg-config is read anew by the second make.
 check:
@@ -66,6 +71,19 @@ check-kills:
 	+$(MAKE) test-programs
 	KILL_DUMP=many BUILD=$(BUILD) tests/run.sh integration/kill_dump
 
+# Random trees of processes, as many as STRESS says, each with a new seed: tests/integration/random_trees.sh.
+STRESS ?= 200
+stress:
+	tools/install-deps.sh build test
+	+$(MAKE) test-programs
+	STRESS=$(STRESS) BUILD=$(BUILD) tests/run.sh integration/random_trees
+
+# stress-ng, with all of its stressors that hold nothing of what sealpoint refuses: tests/real/stress_ng.sh.
+check-real:
+	tools/install-deps.sh build test
+	+$(MAKE) test-programs
+	STRESSORS=all WORKERS=2 BUILD=$(BUILD) tests/run.sh real/
+
 SOAK ?= 4
 soak:
 	tools/install-deps.sh build test
@@ -79,7 +97,9 @@ $(BUILD)/tsan/tests/unit/%: tests/unit/%.c $(WATCH_SRC) $(wildcard tests/unit/*.
 	@mkdir -p $(@D)
 	$(call short,CC,$<) clang $(SP_CFLAGS) -O1 -g -fsanitize=thread -Itests -o $@ $(filter %.c,$^) -lcmocka
 
-check-threads: $(TSAN_BIN)
+check-threads:
+	tools/install-deps.sh build test
+	+$(MAKE) $(TSAN_BIN)
 	TSAN_OPTIONS=die_after_fork=0 BUILD=$(BUILD)/tsan SANITIZED=1 tests/run.sh unit/test_write_watch
 
 demo:
@@ -91,13 +111,24 @@ bench:
 	tools/install-deps.sh build bench
 	+$(MAKE) all $(BENCH_BIN)
 	BUILD=$(BUILD) tests/bench/bench.py
+	BUILD=$(BUILD) tests/bench/crowds.py
 
-# The costs of finding written pages, and of what competes with it: tests/bench/tracking.sh.
-bench-tracking: $(TRACKING_BIN)
+# The costs of finding written pages, of what competes with it, and of saving by it: tests/bench/tracking.sh.
+bench-tracking:
+	tools/install-deps.sh build bench demo
+	+$(MAKE) all $(TRACKING_BIN) $(BENCH_BIN)
 	BUILD=$(BUILD) tests/bench/tracking.sh
 
 # How long a program stands still while it is saved, by its own account: tests/bench/freeze.py.
-bench-freeze: all $(BENCH_BIN)
+bench-freeze:
+	tools/install-deps.sh build bench
+	+$(MAKE) all $(BENCH_BIN)
 	BUILD=$(BUILD) tests/bench/freeze.py
 
-.PHONY: bench-freeze bench-tracking check-threads check-deltas check-kills soak unit subjects test-programs check mutate demo bench
+# What a redis under load loses by snapshots at several rates: tests/bench/snapshots.py.
+bench-snapshots:
+	tools/install-deps.sh build bench demo
+	+$(MAKE) all
+	BUILD=$(BUILD) tests/bench/snapshots.py
+
+.PHONY: bench-freeze bench-snapshots bench-tracking check-threads check-deltas check-kills check-real soak stress unit subjects test-programs check mutate demo bench

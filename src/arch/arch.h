@@ -16,6 +16,7 @@
 #include <sys/types.h>
 #include <sys/user.h>
 
+struct clone_args;
 struct sp_error;
 
 #define SP_XSTATE_MAX 16384 /* AVX-512 and AMX together need less than 12 KiB */
@@ -182,5 +183,14 @@ const char *const *sp_cpu_features(void);
 /** The XCR0 components that the kernel has enabled for user programs. */
 uint64_t sp_cpu_xfeatures(void);
 const char *sp_arch_name(void);
+
+/* --- a process for a moment --- */
+
+/**
+ * clone3(2) with a stack of its own: the child calls the function, with what it shares with us by the
+ * flags, and ends with its result as exit status. Returns the child's id or a negative errno.
+ */
+long sp_clone_and_call(struct clone_args *args, size_t size, int (*function)(void *),
+                       void *context);
 
 #endif

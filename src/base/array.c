@@ -90,6 +90,12 @@ void *sp_array_append(struct sp_array *array, const void *item)
 	return memcpy(sp_array_push(array), item, array->item_size);
 }
 
+void sp_array_append_all(struct sp_array *array, const void *items, size_t count)
+{
+	if (count)
+		memcpy(sp_array_grow(array, count), items, count * array->item_size);
+}
+
 void *sp_array_at(const struct sp_array *array, size_t index)
 {
 	return (char *)array->items + index * array->item_size;
@@ -112,6 +118,14 @@ void *sp_array_search(const struct sp_array *array, const void *key,
 	if (!array->count)
 		return NULL;
 	return bsearch(key, array->items, array->count, array->item_size, compare);
+}
+
+void sp_array_remove(struct sp_array *array, size_t index)
+{
+	char *at = sp_array_at(array, index);
+
+	array->count--;
+	memmove(at, at + array->item_size, (array->count - index) * array->item_size);
 }
 
 void sp_array_clear(struct sp_array *array)

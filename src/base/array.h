@@ -31,6 +31,8 @@ struct sp_array {
 void *sp_array_push(struct sp_array *array);
 /** Appends a copy of `*item`. */
 void *sp_array_append(struct sp_array *array, const void *item);
+/** Appends copies of the `count` items at `items`, which may be NULL if there are none. */
+void sp_array_append_all(struct sp_array *array, const void *items, size_t count);
 /** Appends `count` zeroed items; returns the first. */
 void *sp_array_grow(struct sp_array *array, size_t count);
 /** The item at `index`, which must be below `array->count`. */
@@ -49,6 +51,8 @@ static inline int sp_compare(uint64_t a, uint64_t b)
 }
 /** Forgets all items, keeps the memory. */
 void sp_array_clear(struct sp_array *array);
+/** Takes one element out; those behind it move up. */
+void sp_array_remove(struct sp_array *array, size_t index);
 /** Frees the memory; the array is empty and usable again. */
 void sp_array_release(struct sp_array *array);
 

@@ -46,6 +46,18 @@ int sp_fail_errno(struct sp_error *err, int code, const char *format, ...)
 	return -code;
 }
 
+int sp_fail_damaged(struct sp_error *err, const char *format, ...)
+{
+	va_list args;
+
+	if (!err)
+		return -EBADMSG;
+	va_start(args, format);
+	set_message(err, EBADMSG, format, args);
+	va_end(args);
+	return sp_error_context(err, "the record is damaged");
+}
+
 int sp_error_context(struct sp_error *err, const char *format, ...)
 {
 	char inner[sizeof(err->message)];

@@ -11,7 +11,8 @@
  * there is one: "cannot ...: reason; way out".
  *
  * An error object belongs to one thread at a time. Passing NULL is allowed: the code is still
- * returned, the words are dropped.
+ * returned, the words are dropped. So a function that itself looks at err->code has to be given one,
+ * or to make one.
  */
 #ifndef SEALPOINT_BASE_ERROR_H
 #define SEALPOINT_BASE_ERROR_H
@@ -35,6 +36,13 @@ int sp_fail(struct sp_error *err, int code, const char *format, ...)
  */
 int sp_fail_errno(struct sp_error *err, int code, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
+
+/**
+ * For what cannot be in an image: EBADMSG, and "the record is damaged: " in front of the formatted
+ * words, which name it ("an impossible size"). Returns -EBADMSG.
+ */
+int sp_fail_damaged(struct sp_error *err, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
 
 /**
  * Puts "<formatted words>: " in front of the message. Returns -err->code, so that a caller can end

@@ -6,12 +6,16 @@
 #ifndef SEALPOINT_BASE_KERNEL_ABI_H
 #define SEALPOINT_BASE_KERNEL_ABI_H
 
+#include <fcntl.h>
 #include <linux/ioctl.h>
 #include <linux/types.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+
+/* linux/pidfd.h, 6.9: a pidfd of a thread, for pidfd_open(2). */
+#define SP_PIDFD_THREAD O_EXCL
 
 /* linux/fs.h, 6.7: PAGEMAP_SCAN on /proc/PID/pagemap. */
 #ifndef PAGEMAP_SCAN
@@ -79,6 +83,16 @@ struct pm_scan_arg {
 #ifndef UFFD_FEATURE_WP_ASYNC
 #define UFFD_FEATURE_WP_ASYNC (1 << 15) /* 6.7 */
 #endif
+
+/* linux/pidfd.h: the first version of its structure, 6.13; how a process has ended, 6.15 */
+#define SP_PIDFD_GET_INFO _IOWR(0xFF, 11, struct sp_pidfd_info)
+#define SP_PIDFD_INFO_EXIT (1UL << 3)
+struct sp_pidfd_info {
+	__u64 mask;
+	__u64 cgroup;
+	__u32 ids[11];
+	__s32 exit_code;
+};
 
 /* linux/timerfd.h, which does not go together with sys/timerfd.h; 3.17 */
 #ifndef TFD_IOC_SET_TICKS
@@ -156,6 +170,11 @@ struct sp_ptrace_rseq_configuration {
 #endif
 #ifndef F_SEAL_EXEC
 #define F_SEAL_EXEC 0x0020
+#endif
+
+/* <linux/un.h>, which does not go with <sys/un.h>: opens the file that a unix socket is bound to with O_PATH. */
+#ifndef SIOCUNIXFILE
+#define SIOCUNIXFILE 0x89E0
 #endif
 
 #endif

@@ -4,7 +4,9 @@
 #include "base/error.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 void sp_raise_soft_limit(int resource)
 {
@@ -16,12 +18,28 @@ void sp_raise_soft_limit(int resource)
 	setrlimit((__rlimit_resource_t)resource, &limit);
 }
 
+/* What sealpoint itself opens at a time, at most; with fewer it fails somewhere, and says something else. */
+#define NEEDED_ALWAYS 64
+
+/* Those below the first free one: whoever has started sealpoint may have left it many. */
+static uint64_t in_use(uint64_t limit)
+{
+	int free = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+
+	if (free < 0)
+		return errno == EMFILE ? limit : 0;
+	close(free);
+	return (uint64_t)free;
+}
+
 int sp_raise_descriptor_limit(uint64_t needed, struct sp_error *err)
 {
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit))
 		return sp_fail_errno(err, errno, "cannot read the limit of open files");
+	if (needed < NEEDED_ALWAYS + in_use(limit.rlim_cur))
+		needed = NEEDED_ALWAYS + in_use(limit.rlim_cur);
 	if (limit.rlim_max < needed) {
 		struct rlimit higher = {.rlim_cur = needed, .rlim_max = needed};
 

@@ -7,9 +7,9 @@
 struct sp_error;
 
 /**
- * Raises the soft limit of open files to the hard one, and where `needed` is more than that and the
- * caller may, the hard one too. Fails with EMFILE and says how to raise it if `needed` is not
- * reached.
+ * Raises the soft limit of open files to the hard one, and where `needed`, or what sealpoint needs in any
+ * case beside those that it has open already, is more than that and the caller may, the hard one too.
+ * Fails with EMFILE and says how to raise it if that is not reached.
  */
 int sp_raise_descriptor_limit(uint64_t needed, struct sp_error *err);
 

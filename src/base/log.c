@@ -5,9 +5,11 @@
 #include "base/clock.h"
 #include "base/text.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define PROGRESS_AFTER_NS SP_NS_PER_S
@@ -21,6 +23,7 @@ void sp_log_init(struct sp_log *log, bool verbose, bool quiet)
 	        .terminal = isatty(STDERR_FILENO),
 	        .started_ns = sp_now_ns(),
 	        .warnings = SP_ARRAY_OF(char *),
+	        .lock = PTHREAD_MUTEX_INITIALIZER,
 	};
 }
 
@@ -40,12 +43,33 @@ static void forget_warnings(struct sp_log *log)
 
 static char *format_line(const char *format, va_list args)
 {
-	char *line;
+	char *line = NULL;
 
 	if (vasprintf(&line, format, args) < 0)
-		abort();
+		line = sp_allocated(NULL);
 	sp_text_make_plain(line);
 	return line;
+}
+
+static bool waits_to_be_told(const struct sp_log *log, const char *warning)
+{
+	for (size_t i = 0; i < log->warnings.count; i++)
+		if (!strcmp(sp_array_pointer(&log->warnings, i), warning))
+			return true;
+	return false;
+}
+
+static void give_warning(struct sp_log *log, char *warning)
+{
+	if (log->sink)
+		log->sink(log->context, SP_LOG_WARNING, warning);
+	if (log->sink || waits_to_be_told(log, warning)) {
+		free(warning);
+		return;
+	}
+	sp_array_append(&log->warnings, &warning);
+	if (log->verbose)
+		sp_log_succeeded(log);
 }
 
 void sp_warn(struct sp_log *log, const char *format, ...)
@@ -58,14 +82,9 @@ void sp_warn(struct sp_log *log, const char *format, ...)
 	va_start(args, format);
 	warning = format_line(format, args);
 	va_end(args);
-	if (log->sink) {
-		log->sink(log->context, SP_LOG_WARNING, warning);
-		free(warning);
-		return;
-	}
-	sp_array_append(&log->warnings, &warning);
-	if (log->verbose)
-		sp_log_succeeded(log);
+	pthread_mutex_lock(&log->lock);
+	give_warning(log, warning);
+	pthread_mutex_unlock(&log->lock);
 }
 
 void sp_verbose(struct sp_log *log, const char *format, ...)

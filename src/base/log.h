@@ -17,6 +17,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum sp_log_level { SP_LOG_WARNING, SP_LOG_VERBOSE };
 
@@ -28,13 +29,17 @@ struct sp_log {
 	uint64_t started_ns;
 	uint64_t drawn_ns;
 	struct sp_array warnings; /* char *: not told yet */
+	pthread_mutex_t lock;     /* while a warning is given: any thread may */
 	/* Gets each line at once, instead of stderr; NULL: nobody does. */
 	void (*sink)(void *context, enum sp_log_level level, const char *line);
 	void *context;
 };
 
 void sp_log_init(struct sp_log *log, bool verbose, bool quiet);
-/** One line that the user should see with the result; at once when verbose. */
+/**
+ * One line that the user should see with the result, once however often it is said meanwhile; at once
+ * when verbose.
+ */
 void sp_warn(struct sp_log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /** One line for those who asked for it. */
 void sp_verbose(struct sp_log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -37,6 +37,21 @@ static inline bool sp_range_overlaps(struct sp_range a, struct sp_range b)
 	return a.start < b.end && b.start < a.end;
 }
 
+/** The part of a range that lies within another one; empty, at an end of that, if none does. */
+static inline struct sp_range sp_range_within(struct sp_range range, struct sp_range within)
+{
+	struct sp_range part = {
+	        range.start < within.start ? within.start : range.start,
+	        range.end > within.end ? within.end : range.end,
+	};
+
+	if (part.start > within.end)
+		part.start = within.end;
+	if (part.end < part.start)
+		part.end = part.start;
+	return part;
+}
+
 /** Compares ranges by where they start, for sp_array_sort(). */
 static inline int sp_range_compare(const void *left, const void *right)
 {

@@ -1,12 +1,16 @@
 /*
- * `sealpoint check`: which kernel features and privileges are here, and what is lost without them.
+ * `sealpoint check`: which kernel features and privileges are here, and what is lost without them; and what the
+ * command line of CRIU covers.
  */
-#include "cli/cli.h"
+#include "cli/criu.h"
 
 #include "base/array.h"
-#include "engine/engine.h"
 
 #include <stdio.h>
+#include <string.h>
+
+#define LINE_WIDTH 100
+#define LIST_COLUMN 27
 
 static const struct sp_option options[] = {{0}};
 
@@ -24,7 +28,8 @@ static void print_json(const struct sp_array *features, bool usable)
 
 	for (size_t i = 0; i < features->count; i++)
 		json_array_append_new(list, feature_object(sp_array_at(features, i)));
-	sp_print_json(json_pack("{s:b, s:o}", "usable", usable, "features", list));
+	sp_print_json(json_pack("{s:b, s:o, s:o}", "usable", usable, "features", list, "criu",
+	                        sp_criu_coverage()));
 }
 
 static void print_feature(const struct sp_feature *feature, bool styled)
@@ -58,6 +63,38 @@ static void print_group(const struct sp_array *features, enum sp_need need, cons
 	}
 }
 
+/* Names with commas between them, on as many lines as that takes. */
+static void print_names(const json_t *object, const char *key, const char *title)
+{
+	const json_t *list = json_object_get(object, key);
+	int column = printf("  %-*s", LIST_COLUMN - 2, title);
+	size_t count = json_array_size(list);
+
+	for (size_t i = 0; i < count; i++) {
+		const char *name = json_string_value(json_array_get(list, i));
+
+		if (column + (int)strlen(name) + 2 > LINE_WIDTH)
+			column = printf("\n%*s", LIST_COLUMN - 1, "") - 1;
+		column += printf("%s%s%s", i ? " " : "", name, i + 1 < count ? "," : "");
+	}
+	putchar('\n');
+}
+
+static void print_coverage(void)
+{
+	bool styled = sp_output_styled();
+	json_t *coverage = sp_criu_coverage();
+
+	printf("\n%sThe command line of CRIU (sealpoint criu --help)%s\n", styled ? "\033[1m" : "",
+	       styled ? "\033[0m" : "");
+	print_names(coverage, "commands", "commands");
+	print_names(coverage, "commands_not_yet", "not yet");
+	print_names(coverage, "options", "options");
+	print_names(coverage, "options_without_effect", "without effect");
+	print_names(coverage, "options_not_yet", "not yet");
+	json_decref(coverage);
+}
+
 static unsigned count_missing(const struct sp_array *features, enum sp_need need)
 {
 	unsigned missing = 0;
@@ -77,6 +114,7 @@ static void print_people(const struct sp_array *features)
 
 	print_group(features, SP_NEEDED_ALWAYS, "Needed by everyone");
 	print_group(features, SP_NEEDED_SOMETIMES, "\nNeeded by some programs");
+	print_coverage();
 	if (missing)
 		printf("\nPrograms cannot be saved and restored here: %u of the things that are "
 		       "always needed %s.\n",
@@ -114,7 +152,7 @@ const struct sp_command sp_command_check = {
                 "Tries out each kernel feature and each privilege that sealpoint uses, and\n"
                 "tells what it is needed for and what is lost without it. Nothing on the\n"
                 "machine is changed: each trial runs in a process of its own that is thrown\n"
-                "away.\n\n"
+                "away. It also lists what of CRIU's command line there is (sealpoint criu).\n\n"
                 "The exit status is 0 if programs can be saved and restored here, and 1 if\n"
                 "something is missing that is always needed.",
         .options = options,

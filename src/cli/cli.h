@@ -115,6 +115,8 @@ const char *sp_did_you_mean(const char *word, const char *const *words, size_t c
 /** Tells a usage error and where help is. Returns SP_EXIT_USAGE. */
 int sp_usage_error(const struct sp_cli *cli, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
+/** What went wrong, and the way out where one reason has one remedy wherever it is met. For the caller to free. */
+char *sp_failure_sentence(const struct sp_error *err);
 /** Tells that the command failed. Returns SP_EXIT_FAILED, or ends by the signal that interrupted it. */
 int sp_command_failed(struct sp_cli *cli, const struct sp_error *err);
 /**

@@ -14,6 +14,7 @@
 #include "cli/foreground.h"
 #include "cli/saving.h"
 #include "cli/worker.h"
+#include "kinds/inherit.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -55,37 +56,6 @@ static int enter_directories(struct sp_criu *criu, struct sp_error *err)
 	return chdir(work) < 0 ? sp_fail_errno(err, errno, "cannot change to %s", work) : 0;
 }
 
-static bool has_manifest(const char *directory)
-{
-	sp_cleanup_free char *manifest = sp_format("%s/%s", directory, SP_IMAGE_MANIFEST);
-
-	return access(manifest, F_OK) == 0;
-}
-
-/*
- * The checkpoint in an images directory, which may itself be one of `sealpoint dump`. The caller's to
- * free.
- */
-static int find_checkpoint(const char *images, char **path, struct sp_error *err)
-{
-	sp_cleanup_free char *inside = sp_format("%s/%s", images, SP_CRIU_CHECKPOINT);
-	sp_cleanup_free char *foreign = sp_format("%s/inventory.img", images);
-
-	*path = NULL;
-	if (has_manifest(inside))
-		*path = sp_steal_ptr(&inside);
-	else if (has_manifest(images))
-		*path = sp_strdup(images);
-	else if (access(foreign, F_OK) == 0)
-		return sp_fail(err, EINVAL,
-		               "the images in %s were made by CRIU itself: sealpoint cannot read "
-		               "them; restore them with CRIU",
-		               images);
-	else
-		return sp_fail(err, ENOENT, "there are no images in %s", images);
-	return 0;
-}
-
 /* --- saving --- */
 
 static void print_dump_stats(const struct sp_dump_result *result)
@@ -122,12 +92,7 @@ static int find_parent(const struct sp_criu *criu, char **parent, struct sp_erro
 		               "the images in %s cannot stand on those that they replace; choose "
 		               "another images directory",
 		               images);
-	return rc ? rc : find_checkpoint(images, parent, err);
-}
-
-static int run_post_dump(void *context, pid_t pid, struct sp_error *err)
-{
-	return sp_criu_run_scripts(context, "post-dump", pid, err);
+	return rc ? rc : sp_criu_find_checkpoint(images, parent, err);
 }
 
 static int save(struct sp_criu *criu, struct sp_error *err)
@@ -140,7 +105,7 @@ static int save(struct sp_criu *criu, struct sp_error *err)
 
 	dump.pid = criu->tree;
 	dump.directory = directory;
-	dump.replace = has_manifest(directory);
+	dump.replace = sp_criu_has_checkpoint(directory);
 	dump.parent = parent;
 	dump.timeout_ns = criu->timeout_ns;
 	dump.memory_only = criu->command == SP_CRIU_PRE_DUMP;
@@ -148,11 +113,17 @@ static int save(struct sp_criu *criu, struct sp_error *err)
 	dump.kinds.tcp_close = criu->tcp_close;
 	dump.kinds.tcp_established = criu->tcp_established;
 	dump.kinds.shell_job = criu->shell_job;
+	dump.kinds.external = &criu->external;
+	dump.kinds.external_unix = criu->external_unix;
+	dump.kinds.external_pipes = true; /* scripts ask for nothing before the restore */
+	dump.kinds.skip_in_flight = criu->skip_in_flight;
 	dump.after = criu->leave_running   ? SP_RELEASE_RUN
 	             : criu->leave_stopped ? SP_RELEASE_STOP
 	                                   : SP_RELEASE_KILL;
 	if (criu->scripts.count)
-		dump.before_release = (struct sp_hook){run_post_dump, criu};
+		dump.hook = (struct sp_hook){sp_criu_run_scripts_at, criu};
+	dump.freeze_cgroup = criu->freeze_cgroup;
+	dump.kinds.cgroups = criu->cgroups;
 	if (criu->track_memory || dump.memory_only)
 		dump.session = SP_CUT_TRACK;
 	if (!rc && !dump.memory_only)
@@ -177,31 +148,23 @@ static void print_restore_stats(const struct sp_restore_result *result)
 	       (unsigned long long)result->total_ns / 1000);
 }
 
-/* The second script must not fail: what it is for cannot be taken back. */
-static int run_post_restore(void *context, pid_t pid, struct sp_error *err)
-{
-	struct sp_error late = {0};
-	int rc = sp_criu_run_scripts(context, "post-restore", pid, err);
-
-	if (!rc && sp_criu_run_scripts(context, "pre-resume", pid, &late) < 0)
-		sp_criu_tell(context, SP_CRIU_WARNING, "%s", late.message);
-	return rc;
-}
-
 static int restore(struct sp_criu *criu, struct sp_restore_result *result, struct sp_error *err)
 {
 	sp_cleanup_free char *directory = NULL;
 	struct sp_restore_options options = {
 	        .leave_stopped = criu->leave_stopped,
+	        .sibling = criu->sibling,
 	        .pidfile = criu->pidfile,
-	        .before_release = {criu->scripts.count ? run_post_restore : NULL, criu},
+	        .hook = {criu->scripts.count ? sp_criu_run_scripts_at : NULL, criu},
 	        .kinds = {.tcp_close = criu->tcp_close,
 	                  .tcp_established = criu->tcp_established,
 	                  .shell_job = criu->shell_job,
+	                  .cgroups = criu->cgroups,
+	                  .inherited = &criu->inherited,
 	                  .foreground = !criu->detach},
 	        .log = &criu->cli->log,
 	};
-	int rc = find_checkpoint(criu->images, &directory, err);
+	int rc = sp_criu_find_checkpoint(criu->images, &directory, err);
 
 	options.directory = directory;
 	if (!rc)
@@ -228,9 +191,10 @@ static void tell_beginning(struct sp_criu *criu)
 }
 
 /* The engine's sentences name options as `sealpoint dump` has them: one has another name here. */
-static char *in_own_words(const char *message)
+static char *in_own_words(const struct sp_error *err)
 {
 	static const char theirs[] = "--unlinked-limit", ours[] = "--ghost-limit";
+	sp_cleanup_free char *message = sp_failure_sentence(err);
 	const char *at = strstr(message, theirs);
 
 	if (!at)
@@ -240,7 +204,7 @@ static char *in_own_words(const char *message)
 
 static int failed(struct sp_criu *criu, const struct sp_error *err, const char *line)
 {
-	sp_cleanup_free char *message = in_own_words(err->message);
+	sp_cleanup_free char *message = in_own_words(err);
 
 	sp_log_failed(&criu->cli->log);
 	sp_criu_tell(criu, SP_CRIU_ERROR, "%s", message);
@@ -279,7 +243,7 @@ static int run_restore(struct sp_criu *criu, struct sp_error *err)
 	int status;
 
 	/* As of `sealpoint restore`: see there. */
-	if (!criu->detach || criu->shell_job || !criu->tcp_established)
+	if (!criu->detach || criu->shell_job || criu->sibling || !criu->tcp_established)
 		sp_interrupt_watch();
 	else if (!sp_worker_begin(0, true, &status))
 		return status;
@@ -296,12 +260,29 @@ static int run_restore(struct sp_criu *criu, struct sp_error *err)
 	return SP_EXIT_OK;
 }
 
+/* What needs no program: `words` of it are told at the end. */
+static int run_on_images(struct sp_criu *criu, const char *words,
+                         int (*run)(struct sp_criu *criu, struct sp_error *err),
+                         struct sp_error *err)
+{
+	sp_cleanup_free char *good = sp_format("%s finished successfully", words);
+	sp_cleanup_free char *bad = sp_format("%s FAILED.", words);
+
+	sp_interrupt_watch();
+	if (run(criu, err) < 0)
+		return failed(criu, err, bad);
+	sp_criu_finished(criu, good);
+	return SP_EXIT_OK;
+}
+
 static bool is_complete(const struct sp_criu *criu)
 {
 	if (criu->command & SP_CRIU_SAVE && !criu->tree)
 		return sp_criu_usage(criu, "say with -t PID which process to save");
 	if (criu->leave_running && criu->leave_stopped)
 		return sp_criu_usage(criu, "give one of --leave-running and --leave-stopped");
+	if (criu->sibling && !criu->detach)
+		return sp_criu_usage(criu, "--restore-sibling needs --restore-detached");
 	if (criu->tcp_established && criu->tcp_close)
 		return sp_criu_usage(criu, "give one of --tcp-established and --tcp-close");
 	return true;
@@ -318,9 +299,18 @@ static int run_command(struct sp_criu *criu)
 	if (sp_criu_log_open(criu, &err) < 0)
 		return failed(criu, &err, "Nothing was done.");
 	tell_beginning(criu);
-	if (criu->command == SP_CRIU_CHECK)
+	switch (criu->command) {
+	case SP_CRIU_CHECK:
 		return sp_criu_check(criu);
-	return criu->command == SP_CRIU_RESTORE ? run_restore(criu, &err) : run_save(criu, &err);
+	case SP_CRIU_DEDUP:
+		return run_on_images(criu, "Deduplication", sp_criu_dedup, &err);
+	case SP_CRIU_CPUINFO:
+		return run_on_images(criu, "Cpuinfo", sp_criu_cpuinfo, &err);
+	case SP_CRIU_RESTORE:
+		return run_restore(criu, &err);
+	default:
+		return run_save(criu, &err);
+	}
 }
 
 static void release(struct sp_criu *criu)
@@ -331,6 +321,8 @@ static void release(struct sp_criu *criu)
 		free(sp_array_pointer(&criu->scripts, i));
 	sp_array_release(&criu->words);
 	sp_array_release(&criu->scripts);
+	sp_array_release(&criu->external);
+	sp_array_release(&criu->inherited);
 	sp_array_release(&criu->operands);
 	sp_array_release(&criu->permitted);
 	if (criu->log)
@@ -345,6 +337,8 @@ static int run(struct sp_cli *cli)
 	        .operands = SP_ARRAY_OF(char *),
 	        .permitted = SP_ARRAY_OF(const struct sp_criu_option *),
 	        .scripts = SP_ARRAY_OF(char *),
+	        .external = SP_ARRAY_OF(char *),
+	        .inherited = SP_ARRAY_OF(struct sp_inherited),
 	        .ghost_limit = GHOST_LIMIT,
 	        .timeout_ns = SP_DUMP_TIMEOUT_NS,
 	        .status_fd = -1,

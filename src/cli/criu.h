@@ -1,7 +1,7 @@
 /*
  * The command line that people know from CRIU, as a translation: criu_options.c reads options into the
  * struct below (criu_table.c says which there are), from configuration files too (criu_config.c); the
- * commands (criu.c, criu_check.c) ask for what `sealpoint dump` and the others ask for; criu_log.c and
+ * commands (criu.c, criu_images.c, criu_check.c) ask for what `sealpoint dump` and the others ask for; criu_log.c and
  * criu_script.c tell of it as people expect. No mechanism lives here.
  *
  * Images: CRIU's -D is a directory that exists and is filled; a checkpoint of sealpoint is one that appears
@@ -23,11 +23,14 @@ enum sp_criu_command {
 	SP_CRIU_DUMP = 2,
 	SP_CRIU_PRE_DUMP = 4,
 	SP_CRIU_RESTORE = 8,
-	SP_CRIU_SERVERS = 16, /* page-server, lazy-pages, service, ...: not yet */
+	SP_CRIU_DEDUP = 16,
+	SP_CRIU_CPUINFO = 32,
+	SP_CRIU_SERVERS = 64,  /* page-server, lazy-pages, service, ...: not yet */
+	SP_CRIU_UNKNOWN = 128, /* none has been found yet */
 };
 #define SP_CRIU_SAVE (SP_CRIU_DUMP | SP_CRIU_PRE_DUMP)
 #define SP_CRIU_BOTH (SP_CRIU_DUMP | SP_CRIU_RESTORE)
-#define SP_CRIU_ALL 31
+#define SP_CRIU_ALL 127
 
 enum sp_criu_level { SP_CRIU_ERROR = 1, SP_CRIU_WARNING, SP_CRIU_INFO, SP_CRIU_DEBUG };
 
@@ -37,16 +40,24 @@ struct sp_criu {
 	const char *source;    /* the file that options are read from now; NULL: the command line */
 	struct sp_array words; /* char *: what was read from files, for as long as it is used */
 	struct sp_array operands;  /* char *: words of the command line that are no options */
+	const char *action;        /* the word behind `cpuinfo` */
 	struct sp_array permitted; /* const struct sp_criu_option *: given, and of no effect */
 
 	/* Paths as given; the directories are resolved before anything begins. */
 	const char *images, *work, *log_file, *previous, *pidfile;
-	struct sp_array scripts; /* char *, absolute */
+	const char *config; /* what says which files to read is looked at before them */
+	bool no_default_config;
+	struct sp_array scripts;   /* char *, absolute */
+	struct sp_array external;  /* char * */
+	struct sp_array inherited; /* struct sp_inherited */
 	pid_t tree;
 	uint64_t ghost_limit;
 	uint64_t timeout_ns;
 	bool leave_running, leave_stopped, track_memory;
-	bool detach, shell_job, tcp_close, tcp_established;
+	bool detach, sibling, shell_job, tcp_close, tcp_established;
+	const char *freeze_cgroup;
+	enum sp_cgroup_mode cgroups;
+	bool external_unix, skip_in_flight;
 	bool display_stats;
 	int status_fd; /* -1: none */
 	bool extra, experimental, all;
@@ -92,6 +103,9 @@ bool sp_criu_usage(const struct sp_criu *criu, const char *format, ...)
 /** All about the command line: which options there are, by what becomes of them. */
 void sp_criu_help(void);
 
+/** Which commands and options there are, and which not yet, by name; the caller's to release. */
+json_t *sp_criu_coverage(void);
+
 /* --- configuration files (criu_config.c) --- */
 
 /**
@@ -118,6 +132,21 @@ void sp_criu_finished(struct sp_criu *criu, const char *line);
  * is saved or restored, 0 while there is none. Fails if one of them does.
  */
 int sp_criu_run_scripts(struct sp_criu *criu, const char *action, pid_t pid, struct sp_error *err);
+/** The same, of the actions that belong to a moment; `context` is the struct sp_criu. */
+int sp_criu_run_scripts_at(void *context, enum sp_moment moment, pid_t pid, struct sp_error *err);
+
+/* --- images (criu_images.c) --- */
+
+bool sp_criu_has_checkpoint(const char *directory);
+/**
+ * The checkpoint in an images directory, which may itself be one of `sealpoint dump`. The caller's to
+ * free.
+ */
+int sp_criu_find_checkpoint(const char *images, char **path, struct sp_error *err);
+/** `dedup`: the checkpoint needs no other one any more. */
+int sp_criu_dedup(struct sp_criu *criu, struct sp_error *err);
+/** `cpuinfo dump` and `cpuinfo check`. */
+int sp_criu_cpuinfo(struct sp_criu *criu, struct sp_error *err);
 
 /* --- commands --- */
 

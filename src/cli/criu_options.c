@@ -21,13 +21,19 @@
 static const struct {
 	const char *name;
 	enum sp_criu_command command;
+	const char *remedy; /* of one that is not supported yet */
 } commands[] = {
-        {"check", SP_CRIU_CHECK},         {"dump", SP_CRIU_DUMP},
-        {"pre-dump", SP_CRIU_PRE_DUMP},   {"restore", SP_CRIU_RESTORE},
-        {"page-server", SP_CRIU_SERVERS}, {"lazy-pages", SP_CRIU_SERVERS},
-        {"service", SP_CRIU_SERVERS},     {"swrk", SP_CRIU_SERVERS},
-        {"dedup", SP_CRIU_SERVERS},       {"cpuinfo", SP_CRIU_SERVERS},
-        {"exec", SP_CRIU_SERVERS},
+        {"check", SP_CRIU_CHECK, NULL},
+        {"dump", SP_CRIU_DUMP, NULL},
+        {"pre-dump", SP_CRIU_PRE_DUMP, NULL},
+        {"restore", SP_CRIU_RESTORE, NULL},
+        {"dedup", SP_CRIU_DEDUP, NULL},
+        {"cpuinfo", SP_CRIU_CPUINFO, NULL},
+        {"page-server", SP_CRIU_SERVERS, "copy the images after the dump"},
+        {"lazy-pages", SP_CRIU_SERVERS, "restore without --lazy-pages"},
+        {"service", SP_CRIU_SERVERS, "run the commands themselves"},
+        {"swrk", SP_CRIU_SERVERS, "run the commands themselves"},
+        {"exec", SP_CRIU_SERVERS, "use a debugger"},
 };
 
 /* What getopt_long(3) wants: an id is ID_ROWS + 2 * row, and 1 more for the row's "no-". */
@@ -151,8 +157,8 @@ static void print_version(void)
 }
 
 /*
- * Applies all options of the words; the first word is nobody's. While the command is not known they are only
- * looked at, and operands are listed.
+ * Applies all options of the words that are for the command; the first word is nobody's. While the command is
+ * not known those are what says which files to read, and operands are listed.
  */
 static bool apply_words(struct sp_criu *criu, const struct parser *parser, int count, char **words)
 {
@@ -173,7 +179,7 @@ static bool apply_words(struct sp_criu *criu, const struct parser *parser, int c
 				print_version();
 			exit(fflush(stdout) ? SP_EXIT_FAILED : SP_EXIT_OK);
 		}
-		if (result == ID_OPERAND && !criu->command)
+		if (result == ID_OPERAND && criu->command == SP_CRIU_UNKNOWN)
 			sp_array_append(&criu->operands, &optarg);
 		if (row && row->commands & criu->command &&
 		    !row->apply(criu, row, optarg, !is_off(result)))
@@ -183,30 +189,6 @@ static bool apply_words(struct sp_criu *criu, const struct parser *parser, int c
 }
 
 /* --- files --- */
-
-/* What says which files to read; everything else waits for its turn. */
-struct files {
-	const char *config;
-	bool no_default;
-};
-
-static void look_for_files(struct files *files, const struct parser *parser, int count,
-                           char **words)
-{
-	int result;
-
-	opterr = 0;
-	optind = 0;
-	while ((result = getopt_long(count, words, parser->letters, parser->options.items, NULL)) >=
-	       0) {
-		const struct sp_criu_option *row = row_of(result);
-
-		if (row && !strcmp(row->name, "config"))
-			files->config = optarg;
-		if (row && !strcmp(row->name, "no-default-config"))
-			files->no_default = !is_off(result);
-	}
-}
 
 static bool apply_file(struct sp_criu *criu, const struct parser *parser, const char *path,
                        bool optional)
@@ -224,22 +206,38 @@ static bool apply_file(struct sp_criu *criu, const struct parser *parser, const 
 	return fine;
 }
 
-static bool apply_files(struct sp_criu *criu, const struct parser *parser,
-                        const struct files *files)
+static bool apply_files(struct sp_criu *criu, const struct parser *parser)
 {
 	const char *home = getenv("HOME"), *named = getenv("CRIU_CONFIG_FILE");
+	const char *given = criu->config; /* no file names another one */
 	sp_cleanup_free char *own = sp_format("%s/.criu/default.conf", home ? home : "");
 
-	if (!files->no_default && !apply_file(criu, parser, "/etc/criu/default.conf", true))
-		return false;
-	if (!files->no_default && home && !apply_file(criu, parser, own, true))
-		return false;
+	if (!criu->no_default_config) {
+		if (!apply_file(criu, parser, "/etc/criu/default.conf", true))
+			return false;
+		if (home && !apply_file(criu, parser, own, true))
+			return false;
+	}
 	if (named && *named && !apply_file(criu, parser, named, false))
 		return false;
-	return !files->config || apply_file(criu, parser, files->config, false);
+	return !given || apply_file(criu, parser, given, false);
 }
 
 /* --- the whole --- */
+
+/* What is behind the command: for one of them an action, for the others nothing. */
+static bool take_operands(struct sp_criu *criu, const char *const *words, size_t count)
+{
+	size_t most = criu->command == SP_CRIU_CPUINFO ? 2 : 1;
+
+	if (count > most)
+		return sp_criu_usage(criu, "\"%s\" is one argument too many", words[most]);
+	if (criu->command != SP_CRIU_CPUINFO)
+		return true;
+	criu->action = count > 1 ? words[1] : "";
+	return !strcmp(criu->action, "dump") || !strcmp(criu->action, "check") ||
+	       sp_criu_usage(criu, "say what to do: cpuinfo dump or cpuinfo check");
+}
 
 static bool find_command(struct sp_criu *criu)
 {
@@ -247,23 +245,25 @@ static bool find_command(struct sp_criu *criu)
 	const char *const *words = criu->operands.items;
 	const char *names[SP_COUNT_OF(commands)];
 	const char *meant;
+	const char *remedy = NULL;
 	bool known = false;
 
 	if (count == 0)
-		return sp_criu_usage(criu, "give a command: dump, pre-dump, restore or check");
+		return sp_criu_usage(criu, "give a command: dump, pre-dump, restore, check, dedup "
+		                           "or cpuinfo");
 	for (size_t i = 0; i < SP_COUNT_OF(commands); i++) {
 		names[i] = commands[i].name;
 		if (!strcmp(words[0], commands[i].name)) {
 			criu->command = commands[i].command;
+			remedy = commands[i].remedy;
 			known = true;
 		}
 	}
-	if (known && count > 1 && criu->command != SP_CRIU_SERVERS)
-		return sp_criu_usage(criu, "\"%s\" is one argument too many", words[1]);
 	if (criu->command == SP_CRIU_SERVERS)
-		return sp_criu_usage(criu, "the command %s is not supported yet", words[0]);
+		return sp_criu_usage(criu, "the command %s is not supported yet: %s", words[0],
+		                     remedy);
 	if (known)
-		return true;
+		return take_operands(criu, words, count);
 	meant = sp_did_you_mean(words[0], names, SP_COUNT_OF(commands));
 	if (meant)
 		return sp_criu_usage(criu, "there is no command \"%s\"; did you mean \"%s\"?",
@@ -274,18 +274,49 @@ static bool find_command(struct sp_criu *criu)
 bool sp_criu_parse(struct sp_criu *criu)
 {
 	struct sp_cli *cli = criu->cli;
-	struct files files = {0};
 	struct parser parser;
 	bool fine;
 
 	parser_init(&parser);
-	look_for_files(&files, &parser, cli->argc, cli->argv);
+	criu->command = SP_CRIU_UNKNOWN;
 	/* Help, version, and what is wrong with an option come before what is wrong with the rest. */
 	fine = apply_words(criu, &parser, cli->argc, cli->argv) && find_command(criu) &&
-	       apply_files(criu, &parser, &files) &&
-	       apply_words(criu, &parser, cli->argc, cli->argv);
+	       apply_files(criu, &parser) && apply_words(criu, &parser, cli->argc, cli->argv);
 	parser_release(&parser);
 	return fine;
+}
+
+/* --- what is covered --- */
+
+static void add_options(json_t *object, const char *key, enum sp_criu_fate fate)
+{
+	json_t *list = json_array();
+
+	for (const struct sp_criu_option *row = sp_criu_options; row->name; row++)
+		if (sp_criu_fate(row) == fate)
+			json_array_append_new(list, json_string(row->name));
+	json_object_set_new(object, key, list);
+}
+
+static json_t *list_commands(bool supported)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < SP_COUNT_OF(commands); i++)
+		if ((commands[i].command != SP_CRIU_SERVERS) == supported)
+			json_array_append_new(list, json_string(commands[i].name));
+	return list;
+}
+
+json_t *sp_criu_coverage(void)
+{
+	json_t *object = json_pack("{s:o, s:o}", "commands", list_commands(true),
+	                           "commands_not_yet", list_commands(false));
+
+	add_options(object, "options", SP_CRIU_DONE);
+	add_options(object, "options_without_effect", SP_CRIU_ACCEPTED);
+	add_options(object, "options_not_yet", SP_CRIU_REFUSED);
+	return object;
 }
 
 /* --- help --- */
@@ -341,7 +372,9 @@ void sp_criu_help(void)
 	     "  dump       save a program, and end it\n"
 	     "  pre-dump   save its memory ahead, while it runs\n"
 	     "  restore    bring it back\n"
-	     "Not yet: page-server, lazy-pages, dedup, cpuinfo, service, swrk, exec.\n\n"
+	     "  dedup      make one checkpoint of all that the images stand on\n"
+	     "  cpuinfo    dump or check: tell what this processor can do, or whether it suffices\n"
+	     "Not yet: page-server, lazy-pages, service, swrk, exec.\n\n"
 	     "Letters tell the commands that an option is for: c(heck), d(ump), p(re-dump),\n"
 	     "r(estore); on others it has no effect. \"no-\" in front of an option without an\n"
 	     "argument takes it back.\n");

@@ -69,3 +69,24 @@ int sp_criu_run_scripts(struct sp_criu *criu, const char *action, pid_t pid, str
 	}
 	return rc;
 }
+
+/* A script at pre-resume must not fail: what it is told of cannot be taken back. */
+int sp_criu_run_scripts_at(void *context, enum sp_moment moment, pid_t pid, struct sp_error *err)
+{
+	static const char *const actions[] = {
+	        [SP_MOMENT_NETWORK_LOCK] = "network-lock",
+	        [SP_MOMENT_NETWORK_UNLOCK] = "network-unlock",
+	        [SP_MOMENT_SAVED] = "post-dump",
+	        [SP_MOMENT_BORN] = "setup-namespaces",
+	        [SP_MOMENT_RESTORED] = "post-restore",
+	};
+	struct sp_error late = {0};
+	int rc = sp_criu_run_scripts(context, actions[moment], pid, err);
+
+	if (!rc && moment == SP_MOMENT_BORN)
+		rc = sp_criu_run_scripts(context, "post-setup-namespaces", pid, err);
+	if (!rc && moment == SP_MOMENT_RESTORED &&
+	    sp_criu_run_scripts(context, "pre-resume", pid, &late) < 0)
+		sp_criu_tell(context, SP_CRIU_WARNING, "%s", late.message);
+	return rc;
+}

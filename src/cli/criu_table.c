@@ -12,6 +12,8 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "kinds/cgroups.h"
+#include "kinds/inherit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -53,13 +55,6 @@ static bool permit(struct sp_criu *criu, const struct sp_criu_option *option, co
 {
 	if (on)
 		sp_array_append(&criu->permitted, &option);
-	return true;
-}
-
-/* What says which files are read was looked for before all others. */
-static bool was_read(struct sp_criu *criu, const struct sp_criu_option *option,
-                     const char *argument, bool on)
-{
 	return true;
 }
 
@@ -150,11 +145,11 @@ static bool set_ghost_limit(struct sp_criu *criu, const struct sp_criu_option *o
 	return true;
 }
 
-/* "-v" one more than usual, "-vv" two more, "-v4" and "--verbosity=4" just so. */
+/* "-v" one more than before, "-vv" two more, "-v4" and "--verbosity=4" just so. */
 static bool set_verbosity(struct sp_criu *criu, const struct sp_criu_option *option,
                           const char *argument, bool on)
 {
-	long number = SP_CRIU_INFO;
+	long number = criu->verbosity + 1;
 
 	if (argument && strspn(argument, "v") == strlen(argument))
 		number += (long)strlen(argument);
@@ -181,15 +176,89 @@ static bool add_script(struct sp_criu *criu, const struct sp_criu_option *option
 	return true;
 }
 
+static bool begins(const char *text, const char *beginning)
+{
+	return !strncmp(text, beginning, strlen(beginning));
+}
+
+/*
+ * What belongs to somebody else. Mounts and networks are those of a namespace, and programs in one of their own are
+ * refused by name. At the restore, open files are given with --inherit-fd.
+ */
+static bool add_external(struct sp_criu *criu, const struct sp_criu_option *option,
+                         const char *argument, bool on)
+{
+	static const char *const of_namespaces[] = {"mnt[", "dev[",  "net[",
+	                                            "pid[", "veth[", "macvlan["};
+
+	for (size_t i = 0; i < SP_COUNT_OF(of_namespaces); i++)
+		if (begins(argument, of_namespaces[i]))
+			return true;
+	if (!begins(argument, "unix[") && !begins(argument, "tty[") && !begins(argument, "file["))
+		return sp_criu_usage(criu,
+		                     "--external %s is not supported yet: take file, tty or unix",
+		                     argument);
+	if (!sp_resource_is_valid(argument))
+		return sp_criu_usage(criu, "--external takes TYPE[ID], not \"%s\"", argument);
+	sp_array_append(&criu->external, &argument);
+	return true;
+}
+
+static bool set_external_unix(struct sp_criu *criu, const struct sp_criu_option *option,
+                              const char *argument, bool on)
+{
+	char *resource;
+
+	if (!argument) {
+		criu->external_unix = on;
+		return true;
+	}
+	resource = sp_format("unix[%s]", argument);
+	sp_array_append(&criu->words, &resource);
+	return add_external(criu, option, resource, on);
+}
+
+static bool add_inherited(struct sp_criu *criu, const struct sp_criu_option *option,
+                          const char *argument, bool on)
+{
+	struct sp_inherited inherited;
+
+	if (!sp_inherited_parse(argument, &inherited))
+		return sp_criu_usage(criu,
+		                     "--inherit-fd takes fd[N]:RESOURCE, with a RESOURCE like "
+		                     "pipe[123] or var/log/x.log, not \"%s\"",
+		                     argument);
+	if (fcntl(inherited.fd, F_GETFD) < 0)
+		return sp_criu_usage(criu, "--inherit-fd %s: %d is no open descriptor", argument,
+		                     inherited.fd);
+	sp_array_append(&criu->inherited, &inherited);
+	return true;
+}
+
+static bool set_freeze_cgroup(struct sp_criu *criu, const struct sp_criu_option *option,
+                              const char *argument, bool on)
+{
+	char *path = realpath(argument, NULL);
+
+	if (!path)
+		return sp_criu_usage(criu, "cannot find the control group %s: %s", argument,
+		                     strerror(errno));
+	sp_array_append(&criu->words, &path);
+	criu->freeze_cgroup = path;
+	return true;
+}
+
 static bool set_cgroups(struct sp_criu *criu, const struct sp_criu_option *option,
                         const char *argument, bool on)
 {
-	return !on || (argument && !strcmp(argument, "ignore")) ||
-	       sp_criu_usage(criu,
-	                     "--manage-cgroups=%s is not supported yet: cgroups are neither "
-	                     "saved nor restored; use --manage-cgroups=ignore, and put "
-	                     "the restored process where it belongs",
-	                     argument ? argument : "soft");
+	if (!argument)
+		argument = "soft";
+	if (sp_cgroups_parse_mode(argument, &criu->cgroups))
+		return true;
+	return sp_criu_usage(criu,
+	                     "--manage-cgroups takes none, props, soft, full, strict or ignore, "
+	                     "not \"%s\"",
+	                     argument);
 }
 
 static bool set_validation(struct sp_criu *criu, const struct sp_criu_option *option,
@@ -202,6 +271,23 @@ static bool set_validation(struct sp_criu *criu, const struct sp_criu_option *op
 	                     argument);
 }
 
+static bool set_cpu_cap(struct sp_criu *criu, const struct sp_criu_option *option,
+                        const char *argument, bool on)
+{
+	const char *at = argument ? argument : "all";
+
+	while (begins(at, "fpu") || begins(at, "ins")) {
+		at += strlen("fpu");
+		if (!*at)
+			return true;
+		at += *at == ',';
+	}
+	return sp_criu_usage(criu,
+	                     "--cpu-cap=%s is not supported yet: a restore compares registers and "
+	                     "instructions, no more and no less; use --cpu-cap=fpu,ins",
+	                     argument ? argument : "all");
+}
+
 static bool set_pre_dump_mode(struct sp_criu *criu, const struct sp_criu_option *option,
                               const char *argument, bool on)
 {
@@ -212,7 +298,7 @@ static bool set_pre_dump_mode(struct sp_criu *criu, const struct sp_criu_option 
 static bool set_network_lock(struct sp_criu *criu, const struct sp_criu_option *option,
                              const char *argument, bool on)
 {
-	return !strcmp(argument, "nftables") ||
+	return !strcmp(argument, "nftables") || !strcmp(argument, "iptables") ||
 	       sp_criu_usage(criu,
 	                     "--network-lock=%s is not supported yet: connections are locked "
 	                     "with nftables; use --network-lock=nftables",
@@ -232,10 +318,10 @@ static bool set_network_lock(struct sp_criu *criu, const struct sp_criu_option *
 #define PAGES (SP_CRIU_SAVE | SP_CRIU_SERVERS)
 #define NONE 0 /* no field */
 
-static const char needs_server[] = "there is no page server; copy the images";
-static const char needs_tls[] = "there is no page server, so nothing to encrypt";
-static const char needs_namespaces[] = "for programs in namespaces of their own, which are refused";
-static const char needs_cgroups[] = "cgroups are neither saved nor restored";
+static const char needs_server[] = "there is no page server; copy the images (scp)";
+static const char needs_mounts[] = "a program in a mount namespace of its own is refused by name";
+static const char chosen_properties[] =
+        "leave it out: --manage-cgroups chooses itself what is saved of a group";
 
 const struct sp_criu_option sp_criu_options[] = {
         /* Done. */
@@ -250,12 +336,23 @@ const struct sp_criu_option sp_criu_options[] = {
          "leave the program stopped"},
         {"restore-detached", 'd', NULL, RESTORE, set_flag, FIELD(detach),
          "return when the program is restored, and leave it to init"},
+        {"restore-sibling", 'S', NULL, RESTORE, set_flag, FIELD(sibling),
+         "with -d, leave the program to the parent of this command"},
         {"shell-job", 'j', NULL, BOTH, set_flag, FIELD(shell_job),
          "save, and restore, a program that shares session and terminal"},
         {"tcp-established", 0, NULL, BOTH, set_flag, FIELD(tcp_established),
          "save established TCP connections, and bring them back"},
         {"tcp-close", 0, NULL, BOTH, set_flag, FIELD(tcp_close),
          "bring TCP connections back closed"},
+        {"external", 0, "TYPE[ID]", BOTH, add_external, NONE,
+         "leave out what belongs to somebody else: file, tty, unix (what is of a namespace has no "
+         "meaning here)"},
+        {"inherit-fd", 0, "fd[N]:RESOURCE", RESTORE, add_inherited, NONE,
+         "put descriptor N in the place of a saved one: pipe, socket, tty, file or path"},
+        {"ext-unix-sk", 'x', "[INODE]", BOTH, set_external_unix, NONE,
+         "a unix socket may lose a peer that is not saved with it"},
+        {"skip-in-flight", 0, NULL, BOTH, set_flag, FIELD(skip_in_flight),
+         "TCP connections that were not accepted yet are dropped"},
         {"ghost-limit", 0, "SIZE", DUMP, set_ghost_limit, NONE,
          "how large a file without a name may be; 1M if not given"},
         {"timeout", 0, "SECONDS", DUMP, set_timeout, NONE,
@@ -272,9 +369,16 @@ const struct sp_criu_option sp_criu_options[] = {
         {"status-fd", 0, "FD", SAVE | RESTORE, set_status_fd, NONE,
          "write one zero byte to FD, and close it, when all is done"},
         {"close", 0, "FD", ALL, close_fd, NONE, "close FD first of all"},
-        {"manage-cgroups", 0, "[MODE]", BOTH, set_cgroups, NONE, "ignore, and nothing else"},
+        {"manage-cgroups", 0, "[MODE]", BOTH, set_cgroups, NONE,
+         "save in which control groups the processes are, and put them there again: none, props, "
+         "soft (as if not given), full, strict or ignore"},
+        {"freeze-cgroup", 0, "DIR", DUMP, set_freeze_cgroup, NONE,
+         "freeze this control group while the processes are stopped"},
         {"file-validation", 0, "METHOD", BOTH, set_validation, NONE, "buildid, and nothing else"},
-        {"network-lock", 0, "METHOD", BOTH, set_network_lock, NONE, "nftables, and nothing else"},
+        {"cpu-cap", 0, "[CAP,...]", BOTH, set_cpu_cap, NONE,
+         "fpu and ins, which a restore always compares, and nothing else"},
+        {"network-lock", 0, "METHOD", BOTH, set_network_lock, NONE,
+         "nftables or iptables: one and the same here, rules of nftables"},
         {"log-file", 'o', "FILE", ALL, set_text, FIELD(log_file),
          "write the log to FILE in the working directory"},
         {"verbosity", 'v', "[NUM]", ALL, set_verbosity, NONE,
@@ -287,8 +391,9 @@ const struct sp_criu_option sp_criu_options[] = {
         {"all", 0, NULL, CHECK, set_flag, FIELD(all), "all of that"},
         {"feature", 0, "NAME", CHECK, set_text, FIELD(feature),
          "one feature only; \"list\" lists them"},
-        {"config", 0, "FILE", ALL, was_read, NONE, "read options from FILE as well"},
-        {"no-default-config", 0, NULL, ALL, was_read, NONE,
+        {"config", 0, "FILE", ALL | SP_CRIU_UNKNOWN, set_text, FIELD(config),
+         "read options from FILE as well"},
+        {"no-default-config", 0, NULL, ALL | SP_CRIU_UNKNOWN, set_flag, FIELD(no_default_config),
          "do not read /etc/criu/default.conf and ~/.criu/default.conf"},
 
         /* Of no consequence. */
@@ -303,62 +408,58 @@ const struct sp_criu_option sp_criu_options[] = {
          "a device whose path leads elsewhere is refused by name"},
         {"link-remap", 0, NULL, BOTH, permit, NONE,
          "a file that has lost its name but has another is refused by name"},
+        {"auto-dedup", 0, NULL, SAVE | RESTORE, permit, NONE,
+         "older images keep what newer ones have replaced; \"sealpoint merge --in-place\" makes "
+         "one "
+         "of a chain"},
         {"force-irmap", 0, NULL, DUMP, permit, NONE,
          "a watch whose file cannot be found is refused by name"},
-        {"ext-unix-sk", 'x', "[INODE]", BOTH, permit, NONE,
-         "a unix socket whose peer is not saved with it is refused by name"},
-        {"skip-in-flight", 0, NULL, BOTH, permit, NONE,
-         "a connection that is not complete yet is refused by name"},
+
+        {"root", 'r', "DIR", RESTORE, permit, NONE, needs_mounts},
+        {"mntns-compat-mode", 0, NULL, BOTH, permit, NONE, needs_mounts},
+        {"enable-fs", 0, "FS", BOTH, permit, NONE, needs_mounts},
+        {"skip-mnt", 0, "DIR", DUMP, permit, NONE, needs_mounts},
+        {"ext-mount-map", 'M', "MAP", BOTH, permit, NONE, needs_mounts},
+        {"enable-external-sharing", 0, NULL, DUMP, permit, NONE, needs_mounts},
+        {"enable-external-masters", 0, NULL, DUMP, permit, NONE, needs_mounts},
+        {"lsm-mount-context", 0, "CONTEXT", RESTORE, permit, NONE, needs_mounts},
+        {"veth-pair", 0, "IN=OUT", RESTORE, permit, NONE,
+         "a program in a network namespace of its own is refused by name"},
+        {"irmap-scan-path", 0, "DIR", DUMP, permit, NONE,
+         "a watch whose file cannot be found is refused by name"},
+        {"libdir", 'L', "DIR", BOTH, permit, NONE,
+         "what a plugin would have saved is refused by name"},
 
         /* Not yet. */
-        {"restore-sibling", 'S', NULL, RESTORE, refuse, NONE,
-         "the program is restored as a child of sealpoint; use --restore-detached"},
         {"exec-cmd", 0, NULL, RESTORE, refuse, NONE, "start the command from a script"},
-        {"auto-dedup", 0, NULL, SAVE | RESTORE, refuse, NONE,
-         "older images stay as they are; \"sealpoint merge --in-place\" makes one of a chain"},
-        {"external", 0, "RESOURCE", BOTH, refuse, NONE,
-         "a program is saved with all it has open, or not at all"},
-        {"inherit-fd", 0, "fd[N]:RESOURCE", RESTORE, refuse, NONE,
-         "files are opened where they were"},
-        {"root", 'r', "DIR", RESTORE, refuse, NONE, needs_namespaces},
         {"join-ns", 'J', "NS:WHERE", RESTORE, refuse, NONE,
          "restore from inside of the namespaces (nsenter sealpoint ...)"},
-        {"empty-ns", 0, "NS", BOTH, refuse, NONE, needs_namespaces},
-        {"mntns-compat-mode", 0, NULL, BOTH, refuse, NONE, needs_namespaces},
-        {"enable-fs", 0, "FS", BOTH, refuse, NONE, needs_namespaces},
-        {"skip-mnt", 0, "DIR", DUMP, refuse, NONE, needs_namespaces},
-        {"ext-mount-map", 'M', "MAP", BOTH, refuse, NONE, needs_namespaces},
-        {"enable-external-sharing", 0, NULL, DUMP, refuse, NONE, needs_namespaces},
-        {"enable-external-masters", 0, NULL, DUMP, refuse, NONE, needs_namespaces},
-        {"veth-pair", 0, "IN=OUT", RESTORE, refuse, NONE, needs_namespaces},
+        {"empty-ns", 0, "NS", BOTH, refuse, NONE,
+         "restore from inside of a new namespace (unshare sealpoint ...)"},
         {"lsm-profile", 0, "TYPE:NAME", RESTORE, refuse, NONE,
-         "profiles of security modules are not restored"},
-        {"lsm-mount-context", 0, "CONTEXT", RESTORE, refuse, NONE, needs_namespaces},
-        {"freeze-cgroup", 0, "DIR", SAVE, refuse, NONE,
-         "the program is stopped thread by thread; leave the option out"},
-        {"cgroup-props", 0, "SPEC", BOTH, refuse, NONE, needs_cgroups},
-        {"cgroup-props-file", 0, "FILE", BOTH, refuse, NONE, needs_cgroups},
-        {"cgroup-dump-controller", 0, "NAME", BOTH, refuse, NONE, needs_cgroups},
-        {"cgroup-yard", 0, "DIR", BOTH, refuse, NONE, needs_cgroups},
-        {"cgroup-root", 0, "ROOT", BOTH, refuse, NONE, needs_cgroups},
-        {"cpu-cap", 0, "[CAP]", BOTH, refuse, NONE,
-         "a restore compares the registers of both processors; leave the option out"},
-        {"irmap-scan-path", 0, "DIR", DUMP, refuse, NONE, "no directories are searched"},
-        {"libdir", 'L', "DIR", BOTH, refuse, NONE, "there are no plugins"},
-        {"stream", 0, NULL, SAVE | RESTORE, refuse, NONE, "images are files"},
+         "leave it out, and start the restore with that profile (aa-exec, runcon)"},
+        {"cgroup-props", 0, "SPEC", BOTH, refuse, NONE, chosen_properties},
+        {"cgroup-props-file", 0, "FILE", BOTH, refuse, NONE, chosen_properties},
+        {"cgroup-dump-controller", 0, "NAME", BOTH, refuse, NONE, chosen_properties},
+        {"cgroup-yard", 0, "DIR", BOTH, refuse, NONE,
+         "leave it out: control groups are taken where they are mounted"},
+        {"cgroup-root", 0, "ROOT", BOTH, refuse, NONE,
+         "start the restore in the group that is meant, with --manage-cgroups=ignore"},
+        {"stream", 0, NULL, SAVE | RESTORE, refuse, NONE,
+         "leave it out, and send the images directory (tar)"},
         {"lazy-pages", 0, NULL, BOTH | SP_CRIU_SERVERS, refuse, NONE,
-         "memory is restored before the program runs"},
+         "leave it out: memory is restored before the program runs"},
         {"page-server", 0, NULL, SAVE, refuse, NONE, needs_server},
         {"address", 0, "ADDRESS", PAGES, refuse, NONE, needs_server},
         {"port", 0, "PORT", PAGES, refuse, NONE, needs_server},
         {"ps-socket", 0, "FD", PAGES, refuse, NONE, needs_server},
         {"daemon", 0, NULL, PAGES, refuse, NONE, needs_server},
-        {"tls", 0, NULL, PAGES, refuse, NONE, needs_tls},
-        {"tls-cacert", 0, "FILE", PAGES, refuse, NONE, needs_tls},
-        {"tls-cacrl", 0, "FILE", PAGES, refuse, NONE, needs_tls},
-        {"tls-cert", 0, "FILE", PAGES, refuse, NONE, needs_tls},
-        {"tls-key", 0, "FILE", PAGES, refuse, NONE, needs_tls},
-        {"tls-no-cn-verify", 0, NULL, PAGES, refuse, NONE, needs_tls},
+        {"tls", 0, NULL, PAGES, refuse, NONE, needs_server},
+        {"tls-cacert", 0, "FILE", PAGES, refuse, NONE, needs_server},
+        {"tls-cacrl", 0, "FILE", PAGES, refuse, NONE, needs_server},
+        {"tls-cert", 0, "FILE", PAGES, refuse, NONE, needs_server},
+        {"tls-key", 0, "FILE", PAGES, refuse, NONE, needs_server},
+        {"tls-no-cn-verify", 0, NULL, PAGES, refuse, NONE, needs_server},
         {0},
 };
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 static const struct sp_option options[] = {
+        {'p', "pid", "PID", "which process of a tree"},
         {0},
 };
 
@@ -359,13 +360,16 @@ static int run(struct sp_cli *cli)
 	struct sp_error err = {0};
 	int status = SP_EXIT_OK;
 	char **operands;
+	pid_t pid = 0;
+	int option;
 
-	if (sp_next_option(cli) != SP_OPTION_END)
-		return SP_EXIT_USAGE;
+	while ((option = sp_next_option(cli)) != SP_OPTION_END)
+		if (option != 'p' || !sp_parse_pid(cli, cli->argument, &pid))
+			return SP_EXIT_USAGE;
 	operands = sp_operands(cli, (const char *const[]){"A", "B", NULL});
 	if (!operands)
 		return SP_EXIT_USAGE;
-	if (sp_diff(operands[0], operands[1], &difference, &err) < 0)
+	if (sp_diff(operands[0], operands[1], pid, &difference, &err) < 0)
 		return sp_command_failed(cli, &err);
 	if (cli->json)
 		status = print_json(&difference);
@@ -377,14 +381,14 @@ static int run(struct sp_cli *cli)
 
 const struct sp_command sp_command_diff = {
         .name = "diff",
-        .synopsis = "A B [--json]",
+        .synopsis = "A B [--pid PID] [--json]",
         .summary = "tell what changed between two checkpoints",
         .description =
                 "Compares what was saved in A with what was saved in B: mappings that are new,\n"
                 "gone, or were moved, those whose protection or pages are not the same,\n"
                 "threads, descriptors, and the rest of the state. The two may be of one chain,\n"
                 "or have nothing to do with each other; pages that both have from the same\n"
-                "checkpoint are not read.\n\n"
+                "checkpoint are not read. Of trees of processes --pid names the one to compare.\n\n"
                 "CONTENTS counts pages with other contents, STATE those that have none of their\n"
                 "own (zero, never touched, a page of a file, a guard page) before and after,\n"
                 "but are not what they were.",

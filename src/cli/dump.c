@@ -1,6 +1,7 @@
 /* `sealpoint dump`: saves a running program. */
 #include "cli/saving.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 
 #include <stdio.h>
@@ -16,8 +17,9 @@ enum {
 	OPTION_TRACK,
 	OPTION_LIVE,
 	OPTION_TIMEOUT,
-	OPTION_UNLINKED_SIZE,
 	OPTION_TCP_ESTABLISHED,
+	OPTION_CGROUPS,
+	OPTION_FREEZE_CGROUP,
 };
 
 static const struct sp_option options[] = {
@@ -37,14 +39,20 @@ static const struct sp_option options[] = {
          "--leave-running not even\nfor all of that"},
         SP_OPTION_ROW_COMPRESS,
         {OPTION_TIMEOUT, "timeout", "TIME",
-         "give up if the program cannot be stopped by then, or is\ntracked and has children all "
-         "the time: \"500ms\", \"2s\", \"5min\";\ndefault 10s"},
-        {OPTION_UNLINKED_SIZE, "unlinked-limit", "SIZE",
-         "how large a file without a name may be that is saved\nwith the program; default 1G"},
+         "give up if the program cannot be stopped by then: \"500ms\",\n\"2s\", \"5min\"; default "
+         "10s"},
+        SP_OPTION_ROW_UNLINKED_LIMIT,
         {OPTION_TCP_ESTABLISHED, "tcp-established", NULL,
          "save established TCP connections; their other ends see a\nquiet network until the "
          "restore"},
+        {OPTION_CGROUPS, "cgroups", NULL,
+         "save in which control groups the processes are, and what\nis set for these (restore "
+         "--cgroups)"},
+        {OPTION_FREEZE_CGROUP, "freeze-cgroup", "DIR",
+         "freeze the control group DIR for the moment in which the\nprocesses are found"},
+        SP_OPTION_ROW_EXTERNAL,
         SP_OPTION_ROW_TCP_CLOSE,
+        SP_OPTION_ROW_EXT_UNIX_SK,
         SP_OPTION_ROW_SHELL_JOB,
         {SP_OPTION_VERBOSE, "verbose", NULL, "tell what is done"},
         {SP_OPTION_QUIET, "quiet", NULL, "no progress, no warnings, no summary"},
@@ -88,9 +96,12 @@ static bool apply_option(struct sp_cli *cli, struct sp_dump_options *dump, int o
 		return true;
 	case OPTION_TIMEOUT:
 		return parse_timeout(cli, &dump->timeout_ns);
-	case OPTION_UNLINKED_SIZE:
-		return sp_parse_size(cli, "--unlinked-limit", cli->argument,
-		                     &dump->kinds.unlinked_file_limit);
+	case OPTION_CGROUPS:
+		dump->kinds.cgroups = SP_CGROUPS_SOFT;
+		return true;
+	case OPTION_FREEZE_CGROUP:
+		dump->freeze_cgroup = cli->argument;
+		return true;
 	case OPTION_TCP_ESTABLISHED:
 		return dump->kinds.tcp_established = true;
 	default:
@@ -203,8 +214,10 @@ static void print_people(const struct sp_dump_options *dump, const struct sp_dum
 
 static int run(struct sp_cli *cli)
 {
+	sp_cleanup_array struct sp_array external = SP_ARRAY_OF(char *);
 	struct sp_dump_options dump = sp_saving_defaults(cli);
 
+	dump.kinds.external = &external;
 	dump.after = SP_RELEASE_KILL;
 	return parse(cli, &dump) ? sp_save(cli, &dump, print_json, print_people) : SP_EXIT_USAGE;
 }

@@ -4,6 +4,7 @@
  */
 #include "cli/inspect.h"
 
+#include "base/array.h"
 #include "cli/saving.h"
 #include "cli/worker.h"
 
@@ -17,7 +18,10 @@ static const struct sp_option options[] = {
         {'a', "all", NULL, "a line for every mapping, not for every mapped file"},
         {'p', "pid", "PID", "which process of a tree; without this, the first"},
         {OPTION_TCP_ESTABLISHED, "tcp-established", NULL, "as for a dump of this process"},
+        SP_OPTION_ROW_UNLINKED_LIMIT,
+        SP_OPTION_ROW_EXTERNAL,
         SP_OPTION_ROW_TCP_CLOSE,
+        SP_OPTION_ROW_EXT_UNIX_SK,
         SP_OPTION_ROW_SHELL_JOB,
         {0},
 };
@@ -149,12 +153,14 @@ static bool is_process(const char *operand)
 
 static int run(struct sp_cli *cli)
 {
+	sp_cleanup_array struct sp_array external = SP_ARRAY_OF(char *);
 	struct sp_dump_options dump = sp_saving_defaults(cli);
 	bool all = false;
 	pid_t pid = 0;
 	char **operands;
 	int option;
 
+	dump.kinds.external = &external;
 	while ((option = sp_next_option(cli)) != SP_OPTION_END) {
 		if (option == 'a')
 			all = true;

@@ -46,6 +46,9 @@ struct sp_line {
 /** What the kind of an open file, or a facet, says of its own message; empty if nothing. */
 struct sp_line sp_describe_file(const Sealpoint__OpenFile *file);
 struct sp_line sp_describe_facet(const Sealpoint__Facet *record);
+/** Its controlling terminal, "/dev/pts/3"; empty: none, or that of somebody else. */
+struct sp_line sp_describe_terminal(const struct sp_checkpoint *checkpoint,
+                                    const Sealpoint__Process *process);
 /** For people; the name in the image if this version does not know it. */
 const char *sp_file_title(const Sealpoint__OpenFile *file);
 const char *sp_facet_title(const Sealpoint__Facet *record);

@@ -27,13 +27,19 @@ static json_t *facet_list(Sealpoint__Facet *const *facets, size_t count)
 
 static json_t *process_object(const Sealpoint__Process *process)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:b, s:b, s:I, s:o, s:o, s:o, s:o}", "pid",
-	                 (json_int_t)process->pid, "parent_pid", (json_int_t)process->ppid,
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:I, "
+	                 "s:o, s:o, s:o, s:o}",
+	                 "pid", (json_int_t)process->pid, "parent_pid", (json_int_t)process->ppid,
 	                 "process_group", (json_int_t)process->pgid, "session",
-	                 (json_int_t)process->sid, "stopped", process->stopped, "ended",
-	                 process->ended, "wait_status", (json_int_t)process->wait_status, "name",
-	                 sp_json_text(process->comm), "executable",
-	                 sp_json_text(process->executable), "command_line",
+	                 (json_int_t)process->sid, "terminal_file", (json_int_t)process->terminal,
+	                 "foreground_group", (json_int_t)process->foreground, "descriptors_of",
+	                 (json_int_t)process->descriptors_of, "directories_of",
+	                 (json_int_t)process->directories_of, "memory_of",
+	                 (json_int_t)process->memory_of, "actions_of",
+	                 (json_int_t)process->actions_of, "stopped", process->stopped, "ended",
+	                 process->ended, "leader_ended", process->leader_ended, "wait_status",
+	                 (json_int_t)process->wait_status, "name", sp_json_text(process->comm),
+	                 "executable", sp_json_text(process->executable), "command_line",
 	                 sp_json_text(process->command_line), "state",
 	                 facet_list(process->facets, process->n_facets));
 }

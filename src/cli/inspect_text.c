@@ -98,10 +98,32 @@ static void print_fate(const Sealpoint__Process *process)
 
 	if (process->stopped)
 		printf("  stopped");
+	if (process->leader_ended)
+		printf("  its main thread ended");
 	if (process->ended && signal)
 		printf("  ended by signal %u (%s)", signal, strsignal((int)signal));
 	else if (process->ended)
 		printf("  ended with status %u", process->wait_status >> 8);
+}
+
+static void print_terminal(const struct sp_inspection *inspection,
+                           const Sealpoint__Process *process)
+{
+	if (process->terminal)
+		printf("  on %s%s", sp_describe_terminal(inspection->checkpoint, process).text,
+		       process->pgid == process->foreground ? ", in the foreground" : "");
+}
+
+static void print_sharing(const Sealpoint__Process *process)
+{
+	if (process->memory_of)
+		printf("  with the memory of %u", process->memory_of);
+	if (process->actions_of)
+		printf("  with the signal actions of %u", process->actions_of);
+	if (process->descriptors_of)
+		printf("  with the descriptors of %u", process->descriptors_of);
+	if (process->directories_of)
+		printf("  with the directories of %u", process->directories_of);
 }
 
 /* Of a tree: who there is. */
@@ -120,6 +142,8 @@ static void print_processes(const struct sp_inspection *inspection)
 		printf("  %7u  %7u  %7u  %7u  ", process->pid, process->ppid, process->pgid,
 		       process->sid);
 		sp_print_plain(process->comm, strlen(process->comm));
+		print_terminal(inspection, process);
+		print_sharing(process);
 		print_fate(process);
 		putchar('\n');
 	}

@@ -3,6 +3,8 @@
 
 #include "base/array.h"
 
+#include <string.h>
+
 struct sp_line sp_describe_file(const Sealpoint__OpenFile *file)
 {
 	const struct sp_file_kind *kind = sp_file_kind_by_name(file->kind);
@@ -10,6 +12,19 @@ struct sp_line sp_describe_file(const Sealpoint__OpenFile *file)
 
 	if (kind && kind->describe)
 		kind->describe(file->body, line.text, sizeof(line.text));
+	return line;
+}
+
+/* What its master is called, without what more there is to say of that. */
+struct sp_line sp_describe_terminal(const struct sp_checkpoint *checkpoint,
+                                    const Sealpoint__Process *process)
+{
+	const Sealpoint__OpenFile *master = sp_checkpoint_file(checkpoint, process->terminal);
+	struct sp_line line = {""};
+
+	if (master)
+		line = sp_describe_file(master);
+	line.text[strcspn(line.text, ",")] = '\0';
 	return line;
 }
 

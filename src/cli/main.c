@@ -121,12 +121,27 @@ static int answered(const struct sp_command *command, int status)
 	return command && command->acts ? SP_EXIT_OK : SP_EXIT_FAILED;
 }
 
+static void fail_with_efbig(int signal_number)
+{
+	(void)signal_number;
+}
+
+/*
+ * What sealpoint was started with may be unfit for it: it waits for children, and a file that is larger than
+ * RLIMIT_FSIZE allows is an error of write(2) for it, as a full disk is.
+ */
+static void set_signals(void)
+{
+	signal(SIGCHLD, SIG_DFL);
+	signal(SIGXFSZ, fail_with_efbig);
+}
+
 /* A link that is named criu takes the command line of `sealpoint criu`. */
 static int run_as_criu(int argc, char **argv)
 {
 	struct sp_cli cli = {.command = &sp_command_criu, .argc = argc, .argv = argv};
 
-	signal(SIGCHLD, SIG_DFL);
+	set_signals();
 	sp_log_init(&cli.log, false, false);
 	return answered(cli.command, cli.command->run(&cli));
 }
@@ -152,7 +167,7 @@ int main(int argc, char **argv)
 	cli.command = find_command(name);
 	if (!cli.command)
 		return unknown_command(&cli, name);
-	signal(SIGCHLD, SIG_DFL); /* whoever started us may ignore it, but we wait for children */
+	set_signals();
 	sp_log_init(&cli.log, false, false);
 	return answered(cli.command, cli.command->run(&cli));
 }

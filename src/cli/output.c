@@ -47,13 +47,49 @@ int sp_usage_error(const struct sp_cli *cli, const char *format, ...)
 	return SP_EXIT_USAGE;
 }
 
+/* What helps against a reason that has one remedy wherever it is met, if nobody has told one yet; or "". */
+static const char *way_out(const struct sp_error *err)
+{
+	if (strchr(err->message, ';'))
+		return "";
+	switch (err->code) {
+	case ENOSPC:
+	case EDQUOT:
+		return "; make room there, or name a directory on another disk";
+	case EFBIG:
+		return "; files may not be as large as that here: raise the limit (ulimit -f, "
+		       "RLIMIT_FSIZE)";
+	case EROFS:
+		return "; name a directory on another disk";
+	case ENAMETOOLONG:
+		return "; choose a shorter name";
+	case EMFILE:
+		return "; start it with fewer open files, or raise its limit of them (ulimit -n)";
+	case ENFILE:
+		return "; the machine has no more open files: end who has many, or raise "
+		       "/proc/sys/fs/file-max";
+	case EBADMSG:
+		return "; use another copy of the checkpoint, or an older one "
+		       "(\"sealpoint verify\" tells whether it is whole)";
+	default:
+		return "";
+	}
+}
+
+char *sp_failure_sentence(const struct sp_error *err)
+{
+	return sp_format("%s%s", err->message, way_out(err));
+}
+
 int sp_command_failed(struct sp_cli *cli, const struct sp_error *err)
 {
+	sp_cleanup_free char *message = sp_failure_sentence(err);
+
 	sp_log_failed(&cli->log);
 	if (cli->json)
-		sp_print_json(error_object("failed", strerrorname_np(err->code), err->message));
+		sp_print_json(error_object("failed", strerrorname_np(err->code), message));
 	else
-		fprintf(stderr, "sealpoint: %s\n", err->message);
+		fprintf(stderr, "sealpoint: %s\n", message);
 	if (err->code == EINTR)
 		sp_interrupt_follow();
 	return SP_EXIT_FAILED;

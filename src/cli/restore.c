@@ -4,10 +4,13 @@
  */
 #include "cli/cli.h"
 
+#include "base/array.h"
 #include "base/interrupt.h"
 #include "cli/foreground.h"
 #include "cli/worker.h"
 #include "engine/engine.h"
+#include "kinds/cgroups.h"
+#include "kinds/inherit.h"
 
 #include <stdio.h>
 
@@ -15,14 +18,19 @@ enum {
 	OPTION_PIDFILE = SP_OPTION_LONG,
 	OPTION_LEAVE_STOPPED,
 	OPTION_SHELL_JOB,
+	OPTION_SIBLING,
 	OPTION_TCP_CLOSE,
 	OPTION_TCP_ESTABLISHED,
+	OPTION_INHERIT_FD,
+	OPTION_CGROUPS,
 };
 
 static const struct sp_option options[] = {
         {'d', "detach", NULL,
          "return at once and leave the program to init; without\nthis, wait for it, pass signals "
          "on, and end as it ends"},
+        {OPTION_SIBLING, "sibling", NULL,
+         "with --detach, leave the program to our own parent, not\nto init"},
         {OPTION_PIDFILE, "pidfile", "FILE", "write the process id to FILE before the program runs"},
         {OPTION_LEAVE_STOPPED, "leave-stopped", NULL,
          "leave the program stopped before its first instruction;\n\"kill -CONT PID\" goes on (of "
@@ -32,6 +40,12 @@ static const struct sp_option options[] = {
         {OPTION_TCP_ESTABLISHED, "tcp-established", NULL,
          "bring saved TCP connections back even if they were not\nlocked here since the dump"},
         {OPTION_TCP_CLOSE, "tcp-close", NULL, "bring TCP connections back closed"},
+        {OPTION_CGROUPS, "cgroups", "MODE",
+         "put the processes into the control groups that the dump\nhas saved (--cgroups): soft "
+         "makes those that are gone; none,\nprops, full, strict: see the manual"},
+        {OPTION_INHERIT_FD, "inherit-fd", "fd[N]:RESOURCE",
+         "put our descriptor N in the place of a saved one, named\nas \"sealpoint inspect DIR\" "
+         "shows it: \"pipe:[123]\",\n\"socket:[123]\", a path"},
         {SP_OPTION_VERBOSE, "verbose", NULL, "tell what is done"},
         {SP_OPTION_QUIET, "quiet", NULL, "no progress, no warnings, no summary"},
         {0},
@@ -39,8 +53,33 @@ static const struct sp_option options[] = {
 
 struct request {
 	struct sp_restore_options restore;
+	struct sp_array inherited; /* struct sp_inherited */
 	bool detach;
 };
+
+static bool add_inherited(struct sp_cli *cli, struct request *request)
+{
+	struct sp_inherited inherited;
+
+	if (sp_inherited_parse(cli->argument, &inherited)) {
+		sp_array_append(&request->inherited, &inherited);
+		return true;
+	}
+	sp_usage_error(cli,
+	               "--inherit-fd takes a descriptor and a name like \"fd[3]:pipe:[123]\" or "
+	               "\"fd[3]:/var/log/x.log\", not \"%s\"",
+	               cli->argument);
+	return false;
+}
+
+static bool set_cgroups(struct sp_cli *cli, struct request *request)
+{
+	if (sp_cgroups_parse_mode(cli->argument, &request->restore.kinds.cgroups))
+		return true;
+	sp_usage_error(cli, "--cgroups takes none, props, soft, full, strict or ignore, not \"%s\"",
+	               cli->argument);
+	return false;
+}
 
 static bool apply_option(struct sp_cli *cli, struct request *request, int option)
 {
@@ -52,8 +91,14 @@ static bool apply_option(struct sp_cli *cli, struct request *request, int option
 		return true;
 	case OPTION_LEAVE_STOPPED:
 		return request->restore.leave_stopped = true;
+	case OPTION_SIBLING:
+		return request->restore.sibling = true;
 	case OPTION_SHELL_JOB:
 		return request->restore.kinds.shell_job = true;
+	case OPTION_CGROUPS:
+		return set_cgroups(cli, request);
+	case OPTION_INHERIT_FD:
+		return add_inherited(cli, request);
 	case OPTION_TCP_CLOSE:
 		return request->restore.kinds.tcp_close = true;
 	case OPTION_TCP_ESTABLISHED:
@@ -76,6 +121,10 @@ static bool parse(struct sp_cli *cli, struct request *request)
 		return false;
 	if (request->restore.kinds.tcp_established && request->restore.kinds.tcp_close) {
 		sp_usage_error(cli, "give one of --tcp-established and --tcp-close");
+		return false;
+	}
+	if (request->restore.sibling && !request->detach) {
+		sp_usage_error(cli, "--sibling needs --detach");
 		return false;
 	}
 	request->restore.directory = operands[0];
@@ -107,22 +156,25 @@ static void print_people(const struct request *request, const struct sp_restore_
 
 /*
  * Connections are unlocked just before the program runs, and were lost in between. One who is to stand in for
- * the program, or to lend it session and group, has to be its parent.
+ * the program, or to lend it session and group, has to be its parent,
+ * or the parent's child.
  */
 static bool needs_worker(const struct request *request)
 {
-	return request->detach && !request->restore.kinds.shell_job &&
+	return request->detach && !request->restore.sibling && !request->restore.kinds.shell_job &&
 	       (request->restore.kinds.tcp_established ||
 	        sp_checkpoint_has_lock(request->restore.directory));
 }
 
 static int run(struct sp_cli *cli)
 {
-	struct request request = {.restore.log = &cli->log};
+	struct request request = {.restore.log = &cli->log,
+	                          .inherited = SP_ARRAY_OF(struct sp_inherited)};
 	struct sp_restore_result result = {0};
 	struct sp_error err = {0};
 	int status;
 
+	request.restore.kinds.inherited = &request.inherited;
 	if (!parse(cli, &request))
 		return SP_EXIT_USAGE;
 	request.restore.kinds.foreground = !request.detach;

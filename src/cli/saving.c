@@ -1,7 +1,9 @@
 /* What the commands that save a program share: see saving.h. */
 #include "cli/saving.h"
 
+#include "base/array.h"
 #include "cli/worker.h"
+#include "kinds/inherit.h"
 
 struct sp_dump_options sp_saving_defaults(struct sp_cli *cli)
 {
@@ -14,13 +16,33 @@ struct sp_dump_options sp_saving_defaults(struct sp_cli *cli)
 	};
 }
 
+static bool add_external(struct sp_cli *cli, struct sp_dump_options *dump)
+{
+	if (!sp_resource_is_valid(cli->argument)) {
+		sp_usage_error(cli,
+		               "--external takes a name like \"pipe:[123]\" or \"/dev/pts/3\", "
+		               "not \"%s\"",
+		               cli->argument);
+		return false;
+	}
+	sp_array_append(dump->kinds.external, &cli->argument);
+	return true;
+}
+
 bool sp_apply_saving_option(struct sp_cli *cli, struct sp_dump_options *dump, int option)
 {
 	switch (option) {
 	case SP_OPTION_COMPRESS:
 		return sp_parse_compression(cli, cli->argument, &dump->compression);
+	case SP_OPTION_UNLINKED_LIMIT:
+		return sp_parse_size(cli, "--unlinked-limit", cli->argument,
+		                     &dump->kinds.unlinked_file_limit);
+	case SP_OPTION_EXTERNAL:
+		return add_external(cli, dump);
 	case SP_OPTION_TCP_CLOSE:
 		return dump->kinds.tcp_close = true;
+	case SP_OPTION_EXT_UNIX_SK:
+		return dump->kinds.connect_outside = true;
 	case SP_OPTION_SHELL_JOB:
 		return dump->kinds.shell_job = true;
 	default:

@@ -2,6 +2,7 @@
 #include "cli/saving.h"
 #include "cli/worker.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "engine/engine.h"
 
@@ -32,7 +33,10 @@ static const struct sp_option options[] = {
          "default 50"},
         {OPTION_COUNT, "count", "N", "make so many, then end"},
         SP_OPTION_ROW_COMPRESS,
+        SP_OPTION_ROW_UNLINKED_LIMIT,
+        SP_OPTION_ROW_EXTERNAL,
         SP_OPTION_ROW_TCP_CLOSE,
+        SP_OPTION_ROW_EXT_UNIX_SK,
         SP_OPTION_ROW_SHELL_JOB,
         {SP_OPTION_VERBOSE, "verbose", NULL, "tell what is done"},
         {SP_OPTION_QUIET, "quiet", NULL, "no line for each snapshot, no summary"},
@@ -94,12 +98,12 @@ static void tell(void *context, const char *path, const struct sp_dump_result *r
 	const struct sp_cli *cli = context;
 
 	if (cli->json) {
-		sp_print_json(json_pack("{s:o, s:I, s:I, s:I, s:I}", "directory",
-		                        sp_json_text(path), "freeze_ns",
-		                        (json_int_t)result->freeze.total_ns, "total_ns",
-		                        (json_int_t)result->total_ns, "contents_bytes",
-		                        (json_int_t)result->pages.raw_bytes, "image_bytes",
-		                        (json_int_t)result->image_bytes));
+		sp_print_json_line(json_pack("{s:o, s:I, s:I, s:I, s:I}", "directory",
+		                             sp_json_text(path), "freeze_ns",
+		                             (json_int_t)result->freeze.total_ns, "total_ns",
+		                             (json_int_t)result->total_ns, "contents_bytes",
+		                             (json_int_t)result->pages.raw_bytes, "image_bytes",
+		                             (json_int_t)result->image_bytes));
 		fflush(stdout);
 	} else if (!cli->log.quiet) {
 		printf("%s: frozen %s, %s of contents, %s on disk, %s in all\n", path,
@@ -113,6 +117,7 @@ static void tell(void *context, const char *path, const struct sp_dump_result *r
 
 static int run(struct sp_cli *cli)
 {
+	sp_cleanup_array struct sp_array external = SP_ARRAY_OF(char *);
 	struct sp_snapshot_options snapshot = {
 	        .dump = sp_saving_defaults(cli),
 	        .every_ns = DEFAULT_EVERY_NS,
@@ -126,6 +131,7 @@ static int run(struct sp_cli *cli)
 	struct sp_error err = {0};
 	int status;
 
+	snapshot.dump.kinds.external = &external;
 	if (!parse(cli, &snapshot))
 		return SP_EXIT_USAGE;
 	if (!sp_worker_begin(snapshot.dump.pid, false, &status))

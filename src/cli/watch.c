@@ -47,12 +47,12 @@ static json_t *cells_array(const struct sp_sample_mapping *mapping)
 	return cells;
 }
 
-static json_t *mapping_object(const struct sp_sample_mapping *mapping)
+static json_t *mapping_object(pid_t pid, const struct sp_sample_mapping *mapping)
 {
 	char prot[5];
 
 	sp_vma_describe_prot(mapping->vma->prot, mapping->vma->flags, prot);
-	return json_pack("{s:o, s:o, s:s, s:s, s:o, s:I, s:I, s:o}", "start",
+	return json_pack("{s:i, s:o, s:o, s:s, s:s, s:o, s:I, s:I, s:o}", "pid", (int)pid, "start",
 	                 sp_json_address(mapping->range.start), "end",
 	                 sp_json_address(mapping->range.end), "permissions", prot, "kind",
 	                 sp_vma_kind_name(mapping->vma->kind), "what",
@@ -61,17 +61,14 @@ static json_t *mapping_object(const struct sp_sample_mapping *mapping)
 	                 (json_int_t)mapping->written, "cells", cells_array(mapping));
 }
 
-static json_t *mappings_array(const struct sp_sample *sample)
+static void add_mappings(json_t *mappings, const struct sp_sampler *sampler)
 {
-	json_t *mappings = json_array();
-
-	for (size_t i = 0; i < sample->mappings.count; i++) {
-		const struct sp_sample_mapping *mapping = sp_array_at(&sample->mappings, i);
+	for (size_t i = 0; i < sampler->sample.mappings.count; i++) {
+		const struct sp_sample_mapping *mapping = sp_array_at(&sampler->sample.mappings, i);
 
 		if (mapping->written)
-			json_array_append_new(mappings, mapping_object(mapping));
+			json_array_append_new(mappings, mapping_object(sampler->pid, mapping));
 	}
-	return mappings;
 }
 
 static json_t *rounds_array(const struct sp_sample *sample)
@@ -99,34 +96,53 @@ static json_t *events_array(const struct sp_sample *sample)
 	return events;
 }
 
-static int print_sample(const struct sp_sampler *sampler)
+/* What is told of one process, and of all. */
+static json_t *sample_object(pid_t pid, const struct sp_sample *sample)
 {
-	const struct sp_sample *sample = &sampler->sample;
 	double seconds = (double)sample->interval_ns / 1e9;
 
-	return sp_print_json_line(json_pack(
-	        "{s:i, s:f, s:f, s:o, s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:i, s:i, s:o, s:o}",
-	        "pid", (int)sampler->pid, "time_s", (double)sample->time_ns / 1e9, "interval_s",
-	        seconds, "events", events_array(sample), "session", sample->held ? "held" : "own",
-	        "generation", (json_int_t)sample->generation, "dirtied_pages",
-	        (json_int_t)sample->dirtied, "written_pages", (json_int_t)sample->written,
-	        "pages_per_second", (double)sample->dirtied / seconds, "resident_bytes",
-	        (json_int_t)sample->resident_bytes, "tracked_bytes",
-	        (json_int_t)sample->tracked_bytes, "untracked_bytes",
-	        (json_int_t)sample->untracked_bytes, "appeared", (int)sample->appeared, "vanished",
-	        (int)sample->vanished, "rounds", rounds_array(sample), "mappings",
-	        mappings_array(sample)));
+	return json_pack("{s:i, s:f, s:f, s:o, s:s, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:i, s:i}",
+	                 "pid", (int)pid, "time_s", (double)sample->time_ns / 1e9, "interval_s",
+	                 seconds, "events", events_array(sample), "session",
+	                 sample->held ? "held" : "own", "generation",
+	                 (json_int_t)sample->generation, "dirtied_pages",
+	                 (json_int_t)sample->dirtied, "written_pages", (json_int_t)sample->written,
+	                 "pages_per_second", seconds > 0 ? (double)sample->dirtied / seconds : 0.0,
+	                 "resident_bytes", (json_int_t)sample->resident_bytes, "tracked_bytes",
+	                 (json_int_t)sample->tracked_bytes, "untracked_bytes",
+	                 (json_int_t)sample->untracked_bytes, "appeared", (int)sample->appeared,
+	                 "vanished", (int)sample->vanished);
+}
+
+static int print_watch(const struct sp_watch *watch)
+{
+	json_t *all = sample_object(sp_watch_sampler(watch, 0)->pid, &watch->sum);
+	json_t *processes = json_array(), *mappings = json_array();
+
+	for (size_t i = 0; i < watch->samplers.count; i++) {
+		const struct sp_sampler *sampler = sp_watch_sampler(watch, i);
+
+		json_array_append_new(processes, sample_object(sampler->pid, &sampler->sample));
+		add_mappings(mappings, sampler);
+	}
+	json_object_set_new(all, "rounds", rounds_array(&watch->sum));
+	json_object_set_new(all, "begun", json_integer(watch->begun));
+	json_object_set_new(all, "ended", json_integer(watch->ended));
+	json_object_set_new(all, "unwatched", json_integer(watch->unwatched));
+	json_object_set_new(all, "processes", processes);
+	json_object_set_new(all, "mappings", mappings);
+	return sp_print_json_line(all);
 }
 
 /* --- the run --- */
 
-static int show(struct watch *watch, const struct sp_sampler *sampler)
+static int show(struct watch *watch, const struct sp_watch *seen)
 {
 	if (watch->plot)
-		sp_plot_add(watch->plot, &sampler->sample);
+		sp_plot_add(watch->plot, seen);
 	if (watch->cli->json)
-		return print_sample(sampler);
-	if (sp_watch_show(&watch->screen, sampler) == 0)
+		return print_watch(seen);
+	if (sp_watch_show(&watch->screen, seen) == 0)
 		return SP_EXIT_OK;
 	fprintf(stderr, "sealpoint: cannot write the answer: %s\n", strerror(errno));
 	return SP_EXIT_FAILED;
@@ -155,18 +171,18 @@ static int finish_plot(struct watch *watch)
 /* Whoever watches ends it with Ctrl-C: that is no failure. */
 static int watch_process(struct watch *watch)
 {
-	sp_cleanup_sampler struct sp_sampler sampler;
+	sp_cleanup_watch struct sp_watch seen;
 	struct sp_error err = {0};
 	int rc, status = SP_EXIT_OK;
 
-	rc = sp_sampler_open(&sampler, watch->pid, &err);
+	rc = sp_watch_open(&seen, watch->pid, &err);
 	if (rc < 0)
 		return sp_command_failed(watch->cli, &err);
 	for (long i = 0; i < watch->count && status == SP_EXIT_OK; i++) {
-		rc = sp_sampler_next(&sampler, watch->interval_ns, &err);
+		rc = sp_watch_next(&seen, watch->interval_ns, &err);
 		if (rc <= 0)
 			break;
-		status = show(watch, &sampler);
+		status = show(watch, &seen);
 	}
 	if (status == SP_EXIT_OK)
 		status = finish_plot(watch);
@@ -248,8 +264,9 @@ const struct sp_command sp_command_watch = {
         .synopsis = "PID [--interval TIME] [--plot FILE]",
         .summary = "show which memory of a running program is written",
         .description =
-                "Shows, interval by interval, how many pages process PID writes a second, to\n"
-                "which mappings and where in them, and how much a round of a live migration or\n"
+                "Shows, interval by interval, how many pages process PID and its descendants\n"
+                "write a second, to which mappings and where in them, and how much a round of a\n"
+                "live migration or\n"
                 "of a dump ahead of the freeze would have to send: all that was written within\n"
                 "10 ms, 100 ms, ... A round keeps up if it is sent faster than written.\n\n"
                 "The program is stopped for a moment at the beginning, and then runs; the first\n"

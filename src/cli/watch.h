@@ -13,20 +13,17 @@ struct sp_watch_screen {
 };
 
 /** Shows a sample: over the one before where stdout is a terminal, else below it. */
-int sp_watch_show(struct sp_watch_screen *screen, const struct sp_sampler *sampler);
+int sp_watch_show(struct sp_watch_screen *screen, const struct sp_watch *watch);
 /** What a mapping is: its file, its name, or "" for nameless memory. */
 const char *sp_watch_what(const struct sp_vma *vma);
 
-/* --- the plot (watch_plot.c) --- */
+/* --- the plot (watch_plot.c, watch_svg.c) --- */
 
-/**
- * Collects samples, in bounded memory: when it has as many as a plot has columns, each two become
- * one.
- */
+/** Collects samples, in bounded memory. */
 struct sp_plot;
 
 struct sp_plot *sp_plot_new(void);
-void sp_plot_add(struct sp_plot *plot, const struct sp_sample *sample);
+void sp_plot_add(struct sp_plot *plot, const struct sp_watch *watch);
 /** Writes an SVG; `title` says of what. */
 void sp_plot_write(const struct sp_plot *plot, const char *title, FILE *file);
 void sp_plot_free(struct sp_plot *plot);

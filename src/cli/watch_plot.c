@@ -1,67 +1,13 @@
 /*
- * A plot of what was written, as an SVG that stands alone: above, the dirty rate over time; below, a
- * band for each of the mappings that were written most, with time to the right and addresses
- * downward, darker where more of the pages were written. A browser shows it in its light or dark
- * colours; no script is needed.
- *
- * All cells of one shade are one path of short horizontal strokes, which keeps the file small.
+ * Collecting samples for a plot, in bounded memory: see watch_plot.h. When there are more samples than
+ * columns, each two columns become one; when a mapping outgrows its cells, each two cells do.
  */
-#include "cli/watch.h"
+#include "cli/watch_plot.h"
 
 #include "base/array.h"
-#include "base/cleanup.h"
 
-#include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define COLUMNS 240
-#define BANDS 64
-#define CELLS 16
-#define BANDS_DRAWN 14
-#define EVENTS 16
-#define SHADES 6
-
-/* Geometry, in pixels. */
-#define WIDTH 1000.0
-#define LEFT 190.0
-#define RIGHT 90.0
-#define PLOT (WIDTH - LEFT - RIGHT)
-#define RATE_TOP 70.0
-#define RATE_HEIGHT 180.0
-#define BANDS_TOP (RATE_TOP + RATE_HEIGHT + 78.0)
-#define CELL_HEIGHT 6.0
-#define BAND_LEAST 30.0
-#define BAND_GAP 10.0
-
-struct column {
-	double end, seconds;
-	uint64_t dirtied;
-	unsigned samples;
-};
-
-/* A mapping through all its changes of size, in cells that double when it outgrows them. */
-struct band {
-	struct sp_range range;
-	bool closed;   /* of a program that is no more */
-	uint64_t base; /* where the first cell begins: at the range, or in front of it */
-	uint64_t cell_size;
-	uint64_t dirtied;
-	char *what;
-	uint32_t cells[COLUMNS][CELLS]; /* pages written */
-};
-
-struct sp_plot {
-	unsigned columns, stride; /* a column has so many samples */
-	struct column column[COLUMNS];
-	unsigned bands;
-	struct band *band[BANDS];
-	uint64_t dirtied;
-	bool held;
-	unsigned events;
-	double event[EVENTS]; /* when another program was executed */
-};
 
 struct sp_plot *sp_plot_new(void)
 {
@@ -81,8 +27,6 @@ void sp_plot_free(struct sp_plot *plot)
 	}
 	free(plot);
 }
-
-/* --- collecting --- */
 
 /* Each two columns become one. */
 static void halve_columns(struct sp_plot *plot)
@@ -159,7 +103,8 @@ static const char *name_of(const struct sp_sample_mapping *mapping)
 }
 
 /* Where there are too many, the one that was written least makes room; the rate has its pages. */
-static struct band *new_band(struct sp_plot *plot, const struct sp_sample_mapping *mapping)
+static struct band *new_band(struct sp_plot *plot, pid_t pid,
+                             const struct sp_sample_mapping *mapping)
 {
 	uint64_t pages = sp_range_size(mapping->range) / SP_PAGE_SIZE;
 	struct band *band = plot->band[0];
@@ -172,6 +117,7 @@ static struct band *new_band(struct sp_plot *plot, const struct sp_sample_mappin
 		free(band->what);
 	}
 	memset(band, 0, sizeof(*band));
+	band->pid = pid;
 	band->range = mapping->range;
 	band->base = mapping->range.start;
 	band->cell_size = (pages + CELLS - 1) / CELLS * SP_PAGE_SIZE;
@@ -179,29 +125,31 @@ static struct band *new_band(struct sp_plot *plot, const struct sp_sample_mappin
 	return band;
 }
 
-static bool belongs_to(const struct band *band, const struct sp_sample_mapping *mapping)
+static bool belongs_to(const struct band *band, pid_t pid, const struct sp_sample_mapping *mapping)
 {
 	bool touches =
 	        band->range.end == mapping->range.start || mapping->range.end == band->range.start;
 
-	return !band->closed && (sp_range_overlaps(band->range, mapping->range) ||
-	                         (touches && !strcmp(band->what, name_of(mapping))));
+	return !band->closed && band->pid == pid &&
+	       (sp_range_overlaps(band->range, mapping->range) ||
+	        (touches && !strcmp(band->what, name_of(mapping))));
 }
 
-static struct band *band_of(struct sp_plot *plot, const struct sp_sample_mapping *mapping)
+static struct band *band_of(struct sp_plot *plot, pid_t pid,
+                            const struct sp_sample_mapping *mapping)
 {
 	for (unsigned i = 0; i < plot->bands; i++) {
-		if (!belongs_to(plot->band[i], mapping))
+		if (!belongs_to(plot->band[i], pid, mapping))
 			continue;
 		extend(plot->band[i], mapping->range);
 		return plot->band[i];
 	}
-	return new_band(plot, mapping);
+	return new_band(plot, pid, mapping);
 }
 
-static void add_to_band(struct sp_plot *plot, const struct sp_sample_mapping *mapping)
+static void add_to_band(struct sp_plot *plot, pid_t pid, const struct sp_sample_mapping *mapping)
 {
-	struct band *band = band_of(plot, mapping);
+	struct band *band = band_of(plot, pid, mapping);
 	uint32_t *cells = band->cells[plot->columns - 1];
 
 	band->dirtied += mapping->dirtied;
@@ -214,17 +162,32 @@ static void add_to_band(struct sp_plot *plot, const struct sp_sample_mapping *ma
 }
 
 /* The mappings of the old program end here. */
-static void note_exec(struct sp_plot *plot, double when)
+static void note_exec(struct sp_plot *plot, pid_t pid, double when)
 {
 	if (plot->events < EVENTS)
 		plot->event[plot->events++] = when;
 	for (unsigned i = 0; i < plot->bands; i++)
-		plot->band[i]->closed = true;
+		plot->band[i]->closed |= plot->band[i]->pid == pid;
 }
 
-void sp_plot_add(struct sp_plot *plot, const struct sp_sample *sample)
+static void add_process(struct sp_plot *plot, const struct sp_sampler *sampler, double begun)
+{
+	const struct sp_array *mappings = &sampler->sample.mappings;
+
+	if (sampler->sample.events & SP_SAMPLE_EXEC)
+		note_exec(plot, sampler->pid, begun);
+	for (size_t i = 0; i < mappings->count; i++) {
+		const struct sp_sample_mapping *mapping = sp_array_at(mappings, i);
+
+		if (mapping->written)
+			add_to_band(plot, sampler->pid, mapping);
+	}
+}
+
+void sp_plot_add(struct sp_plot *plot, const struct sp_watch *watch)
 {
 	struct column *column = plot->columns ? &plot->column[plot->columns - 1] : NULL;
+	const struct sp_sample *sum = &watch->sum;
 
 	if (!column || column->samples == plot->stride) {
 		if (plot->columns == COLUMNS)
@@ -232,308 +195,13 @@ void sp_plot_add(struct sp_plot *plot, const struct sp_sample *sample)
 		column = &plot->column[plot->columns++];
 		*column = (struct column){0};
 	}
-	column->end = (double)sample->time_ns / 1e9;
-	column->seconds += (double)sample->interval_ns / 1e9;
-	column->dirtied += sample->dirtied;
+	column->end = (double)sum->time_ns / 1e9;
+	column->seconds += (double)sum->interval_ns / 1e9;
+	column->dirtied += sum->dirtied;
 	column->samples++;
-	plot->dirtied += sample->dirtied;
-	plot->held = sample->held;
-	if (sample->events & SP_SAMPLE_EXEC)
-		note_exec(plot, column->end - column->seconds);
-	for (size_t i = 0; i < sample->mappings.count; i++) {
-		const struct sp_sample_mapping *mapping = sp_array_at(&sample->mappings, i);
-
-		if (mapping->written)
-			add_to_band(plot, mapping);
-	}
-}
-
-/* --- drawing --- */
-
-static const char style[] =
-        "<style>\n"
-        "text { font: 12px system-ui, sans-serif; fill: #24292f }\n"
-        ".title { font-size: 16px; font-weight: 600 }\n"
-        ".dim { fill: #6e7781 }\n"
-        ".end { text-anchor: end } .middle { text-anchor: middle }\n"
-        ".page { fill: #fff } .band { fill: #f3f5f7 }\n"
-        ".grid { stroke: #8c959f; stroke-opacity: .35; fill: none } .event { stroke: #8250df; "
-        "stroke-dasharray: 4 3 }\n"
-        ".rate { stroke: #c2410c; stroke-width: 1.5; fill: #c2410c; fill-opacity: .18 }\n"
-        ".h1 { stroke: #fde3b5 } .h2 { stroke: #fdc06f } .h3 { stroke: #f98e52 }\n"
-        ".h4 { stroke: #e0563b } .h5 { stroke: #b3262e } .h6 { stroke: #6d0f2a }\n"
-        "@media (prefers-color-scheme: dark) {\n"
-        "text { fill: #e6edf3 } .dim { fill: #8b949e }\n"
-        ".page { fill: #0d1117 } .band { fill: #161b22 }\n"
-        ".event { stroke: #a371f7 } .rate { stroke: #f0883e; fill: #f0883e }\n"
-        ".h1 { stroke: #4d2340 } .h2 { stroke: #7d2342 } .h3 { stroke: #a8323b }\n"
-        ".h4 { stroke: #dd5a34 } .h5 { stroke: #f6a03f } .h6 { stroke: #fce38a }\n"
-        "}\n"
-        "</style>\n";
-
-/* Where the shades begin: shares of a cell's pages. */
-static const double shades[SHADES] = {0, 0.02, 0.05, 0.15, 0.4, 0.75};
-
-static void put_text(FILE *file, const char *text, size_t room)
-{
-	size_t length = strlen(text);
-
-	if (length > room) {
-		fputs("...", file);
-		text += length - (room - 3);
-	}
-	for (; *text; text++) {
-		unsigned char byte = (unsigned char)*text;
-
-		if (byte == '&' || byte == '<' || byte == '>')
-			fprintf(file, "&#%u;", byte);
-		else
-			putc(byte < ' ' || byte > '~' ? '?' : byte, file);
-	}
-}
-
-static double start_of(const struct sp_plot *plot)
-{
-	return plot->columns ? plot->column[0].end - plot->column[0].seconds : 0;
-}
-
-static double x_of(const struct sp_plot *plot, double seconds)
-{
-	double start = start_of(plot);
-	double length = plot->columns ? plot->column[plot->columns - 1].end - start : 1;
-
-	return LEFT + (seconds - start) / length * PLOT;
-}
-
-/* The round number (1, 2 or 5 times a power of ten) by which an axis of `count` parts goes on. */
-static double round_step(double range, double count)
-{
-	double step = pow(10, floor(log10(range / count)));
-
-	if (range / step > count * 5)
-		return step * 10;
-	if (range / step > count * 2)
-		return step * 5;
-	return range / step > count ? step * 2 : step;
-}
-
-static void draw_time_axis(const struct sp_plot *plot, double top, double bottom, FILE *file)
-{
-	double start = start_of(plot);
-	double end = plot->columns ? plot->column[plot->columns - 1].end : 1;
-	double step = round_step(end - start, 10);
-
-	for (double at = ceil(start / step) * step; at <= end; at += step) {
-		double x = x_of(plot, at);
-
-		fprintf(file, "<path class=\"grid\" d=\"M%.1f %.1fV%.1f\"/>", x, top, bottom);
-		fprintf(file, "<text class=\"dim middle\" x=\"%.1f\" y=\"%.1f\">%.10g s</text>\n",
-		        x, bottom + 16, fabs(at) < step / 2 ? 0 : at);
-	}
-	for (unsigned i = 0; i < plot->events; i++)
-		fprintf(file,
-		        "<path class=\"event\" d=\"M%.1f %.1fV%.1f\"><title>another program was "
-		        "executed</title></path>\n",
-		        x_of(plot, plot->event[i]), top, bottom);
-}
-
-/* "12.8k": for an axis. */
-static struct sp_text show_pages(double pages)
-{
-	struct sp_text text;
-
-	if (pages >= 1e6)
-		snprintf(text.text, sizeof(text.text), "%.4gM", pages / 1e6);
-	else if (pages >= 1e3)
-		snprintf(text.text, sizeof(text.text), "%.4gk", pages / 1e3);
-	else
-		snprintf(text.text, sizeof(text.text), "%.3g", pages);
-	return text;
-}
-
-static double column_rate(const struct column *column)
-{
-	return column->seconds > 0 ? (double)column->dirtied / column->seconds : 0;
-}
-
-static void draw_rate(const struct sp_plot *plot, FILE *file)
-{
-	static const char *const units[] = {"KiB/s", "MiB/s", "GiB/s"};
-	double bottom = RATE_TOP + RATE_HEIGHT, most = 1, scale = 1024, step, top;
-	unsigned unit = 0;
-
-	for (unsigned i = 0; i < plot->columns; i++)
-		most = fmax(most, column_rate(&plot->column[i]) * SP_PAGE_SIZE);
-	for (; most / scale >= 1024 && unit + 1 < SP_COUNT_OF(units); unit++)
-		scale *= 1024;
-	step = round_step(most / scale, 4);
-	top = ceil(most / scale / step) * step;
-	draw_time_axis(plot, RATE_TOP, bottom, file);
-	for (double at = 0; at < top + step / 2; at += step) {
-		double y = bottom - at / top * RATE_HEIGHT;
-
-		fprintf(file, "<path class=\"grid\" d=\"M%.1f %.1fh%.1f\"/>", LEFT, y, PLOT);
-		fprintf(file, "<text class=\"dim end\" x=\"%.1f\" y=\"%.1f\">%.10g %s</text>",
-		        LEFT - 8, y + 4, at, units[unit]);
-		fprintf(file, "<text class=\"dim\" x=\"%.1f\" y=\"%.1f\">%s</text>\n",
-		        LEFT + PLOT + 8, y + 4, show_pages(at * scale / SP_PAGE_SIZE).text);
-	}
-	fprintf(file, "<path class=\"rate\" d=\"M%.1f %.1f", LEFT, bottom);
-	for (unsigned i = 0; i < plot->columns; i++)
-		fprintf(file, "V%.1fH%.1f",
-		        bottom - column_rate(&plot->column[i]) * SP_PAGE_SIZE / scale / top *
-		                         RATE_HEIGHT,
-		        x_of(plot, plot->column[i].end));
-	fprintf(file, "V%.1fZ\"/>\n", bottom);
-}
-
-/* --- bands --- */
-
-static int by_dirtied(const void *left, const void *right)
-{
-	const struct band *a = *(struct band *const *)left, *b = *(struct band *const *)right;
-
-	return sp_compare(b->dirtied, a->dirtied);
-}
-
-static int by_address(const void *left, const void *right)
-{
-	return sp_range_compare(*(struct band *const *)left, *(struct band *const *)right);
-}
-
-static unsigned band_cells(const struct band *band)
-{
-	return (unsigned)((band->range.end - band->base + band->cell_size - 1) / band->cell_size);
-}
-
-static double band_height(const struct band *band)
-{
-	return fmax(BAND_LEAST, band_cells(band) * CELL_HEIGHT);
-}
-
-/* 0: nothing was written there. */
-static unsigned shade_of(const struct sp_plot *plot, const struct band *band, unsigned column,
-                         unsigned cell)
-{
-	uint64_t start = band->base + cell * band->cell_size, end = start + band->cell_size;
-	double pages = (double)((end < band->range.end ? end : band->range.end) -
-	                        (start > band->range.start ? start : band->range.start)) /
-	               SP_PAGE_SIZE * plot->column[column].samples;
-	unsigned shade = band->cells[column][cell] > 0;
-
-	while (shade && shade < SHADES && band->cells[column][cell] >= shades[shade] * pages)
-		shade++;
-	return shade;
-}
-
-/* The strokes of one shade in a band: columns in a row that have it are one. */
-static void draw_shade(const struct sp_plot *plot, const struct band *band, double top,
-                       unsigned shade, FILE *file)
-{
-	double height = band_height(band) / band_cells(band);
-
-	fprintf(file, "<path class=\"h%u\" stroke-width=\"%.2f\" d=\"", shade, height);
-	for (unsigned cell = 0; cell < band_cells(band); cell++) {
-		for (unsigned i = 0, end; i < plot->columns; i = end) {
-			double from = i ? plot->column[i - 1].end : start_of(plot);
-
-			for (end = i; end < plot->columns; end++)
-				if (shade_of(plot, band, end, cell) != shade)
-					break;
-			if (end > i)
-				fprintf(file, "M%.1f %.1fH%.1f", x_of(plot, from),
-				        top + (cell + 0.5) * height,
-				        x_of(plot, plot->column[end - 1].end));
-			else
-				end = i + 1;
-		}
-	}
-	fputs("\"/>\n", file);
-}
-
-static void draw_band(const struct sp_plot *plot, const struct band *band, double top, FILE *file)
-{
-	double height = band_height(band);
-
-	fprintf(file, "<g><title>");
-	put_text(file, band->what, 4096);
-	fprintf(file, ", %" PRIx64 "-%" PRIx64 "</title>", band->range.start, band->range.end);
-	fprintf(file, "<rect class=\"band\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
-	        LEFT, top, PLOT, height);
-	fprintf(file, "<text class=\"end\" x=\"%.1f\" y=\"%.1f\">", LEFT - 8, top + 12);
-	put_text(file, band->what, 27);
-	fprintf(file, "</text><text class=\"dim end\" x=\"%.1f\" y=\"%.1f\">%" PRIx64 ", %s</text>",
-	        LEFT - 8, top + 26, band->range.start,
-	        sp_show_bytes(sp_range_size(band->range)).text);
-	fprintf(file, "<text class=\"dim\" x=\"%.1f\" y=\"%.1f\">%.1f%%</text>\n", LEFT + PLOT + 8,
-	        top + 12,
-	        plot->dirtied ? 100.0 * (double)band->dirtied / (double)plot->dirtied : 0);
-	for (unsigned shade = 1; shade <= SHADES; shade++)
-		draw_shade(plot, band, top, shade, file);
-	fputs("</g>\n", file);
-}
-
-static void draw_legend(double y, FILE *file)
-{
-	fprintf(file, "<text class=\"dim\" x=\"%.1f\" y=\"%.1f\">share of pages written:</text>",
-	        LEFT, y + 4);
-	for (unsigned shade = 1; shade <= SHADES; shade++) {
-		double x = LEFT + 40 + 105 * (shade - 1) + 110;
-
-		fprintf(file, "<path class=\"h%u\" stroke-width=\"12\" d=\"M%.1f %.1fh18\"/>",
-		        shade, x, y);
-		fprintf(file, "<text class=\"dim\" x=\"%.1f\" y=\"%.1f\">", x + 24, y + 4);
-		if (shade == 1)
-			fputs("some</text>\n", file);
-		else
-			fprintf(file, "from %.0f%%</text>\n", 100 * shades[shade - 1]);
-	}
-}
-
-static void draw_title(const struct sp_plot *plot, const char *title, FILE *file)
-{
-	fprintf(file, "<text class=\"title\" x=\"20\" y=\"28\">");
-	put_text(file, title, 100);
-	fprintf(file, "</text><text class=\"dim\" x=\"20\" y=\"48\">Dirty rate over time");
-	if (plot->held)
-		fputs("; with a held session, a page counts when it is first written since the cut",
-		      file);
-	else
-		fputs("; a page counts once in each interval", file);
-	fprintf(file, "</text><text class=\"dim\" x=\"%.1f\" y=\"%.1f\">pages/s</text>",
-	        LEFT + PLOT + 8, RATE_TOP - 10);
-	fprintf(file,
-	        "<text class=\"dim\" x=\"20\" y=\"%.1f\">Address space: the most written mappings, "
-	        "low "
-	        "addresses above; at the right, their share of all pages dirtied</text>\n",
-	        BANDS_TOP - 18);
-}
-
-void sp_plot_write(const struct sp_plot *plot, const char *title, FILE *file)
-{
-	struct band *drawn[BANDS];
-	unsigned count = plot->bands < BANDS_DRAWN ? plot->bands : BANDS_DRAWN;
-	double bottom = BANDS_TOP, top = BANDS_TOP;
-
-	memcpy(drawn, plot->band, sizeof(drawn));
-	qsort(drawn, plot->bands, sizeof(*drawn), by_dirtied);
-	qsort(drawn, count, sizeof(*drawn), by_address);
-	for (unsigned i = 0; i < count; i++)
-		bottom += band_height(drawn[i]) + BAND_GAP;
-	fprintf(file,
-	        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
-	        "width=\"%.0f\" height=\"%.0f\">\n%s<rect class=\"page\" width=\"100%%\" "
-	        "height=\"100%%\"/>\n",
-	        WIDTH, bottom + 70, WIDTH, bottom + 70, style);
-	draw_title(plot, title, file);
-	if (plot->columns)
-		draw_rate(plot, file);
-	for (unsigned i = 0; i < count; i++) {
-		draw_band(plot, drawn[i], top, file);
-		top += band_height(drawn[i]) + BAND_GAP;
-	}
-	if (plot->columns)
-		draw_time_axis(plot, BANDS_TOP, bottom, file);
-	draw_legend(bottom + 40, file);
-	fputs("</svg>\n", file);
+	plot->dirtied += sum->dirtied;
+	plot->held = sum->held;
+	plot->root = sp_watch_sampler(watch, 0)->pid;
+	for (size_t i = 0; i < watch->samplers.count; i++)
+		add_process(plot, sp_watch_sampler(watch, i), column->end - column->seconds);
 }

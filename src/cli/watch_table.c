@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #define LEVELS 5
-#define CELLS_LEAST 8
 
 /* From which share of a cell's pages on, in percent; how it looks with and without UTF-8. */
 static const struct level {
@@ -163,16 +162,35 @@ static struct sp_text show_rate(double pages_per_second)
 	return text;
 }
 
-static void print_head(struct frame *frame, const struct sp_sampler *sampler)
+static bool is_tree(const struct sp_watch *watch)
 {
-	const struct sp_sample *sample = &sampler->sample;
+	return watch->samplers.count > 1 || watch->unwatched;
+}
+
+/* Who is meant. */
+static void print_names(struct frame *frame, const struct sp_watch *watch)
+{
+	size_t descendants = watch->samplers.count - 1;
+
+	fprintf(frame->out, "%.50s", sp_process_name(sp_watch_sampler(watch, 0)->pid).text);
+	if (descendants)
+		fprintf(frame->out, " and %zu descendant%s", descendants,
+		        descendants > 1 ? "s" : "");
+	if (watch->unwatched)
+		fprintf(frame->out, " (%u more cannot be watched)", watch->unwatched);
+}
+
+static void print_head(struct frame *frame, const struct sp_watch *watch)
+{
+	const struct sp_sample *sample = &watch->sum;
 	double rate = per_second(sample->dirtied, sample->interval_ns);
 	const char *news;
 	unsigned next = 0;
 
 	begin_line(frame, "\033[1m");
-	fprintf(frame->out, "%.50s, %s resident, after %s", sp_process_name(sampler->pid).text,
-	        sp_show_bytes(sample->resident_bytes).text, sp_show_duration(sample->time_ns).text);
+	print_names(frame, watch);
+	fprintf(frame->out, ", %s resident, after %s", sp_show_bytes(sample->resident_bytes).text,
+	        sp_show_duration(sample->time_ns).text);
 	end_line(frame);
 	while ((news = news_of(sample, &next))) {
 		fprintf(frame->out, "  %s", news);
@@ -218,60 +236,130 @@ static void print_rounds(struct frame *frame, const struct sp_sample *sample)
 	}
 }
 
+/* --- processes --- */
+
+#define PROCESSES_SHOWN 8
+
+static int by_process(const void *left, const void *right)
+{
+	const struct sp_sampler *a = *(struct sp_sampler *const *)left;
+	const struct sp_sampler *b = *(struct sp_sampler *const *)right;
+	int order = sp_compare(b->sample.dirtied, a->sample.dirtied);
+
+	return order ? order : sp_compare(a->pid, b->pid);
+}
+
+/* Of a tree, those that write most. */
+static void print_processes(struct frame *frame, const struct sp_watch *watch)
+{
+	sp_cleanup_array struct sp_array chosen = SP_ARRAY_OF(struct sp_sampler *);
+
+	if (!is_tree(watch))
+		return;
+	for (size_t i = 0; i < watch->samplers.count; i++) {
+		const struct sp_sampler *sampler = sp_watch_sampler(watch, i);
+
+		sp_array_append(&chosen, &sampler);
+	}
+	sp_array_sort(&chosen, by_process);
+	putc('\n', frame->out);
+	begin_line(frame, "\033[1m");
+	fprintf(frame->out, "%12s  %10s  %10s  NAME", "PID", "PAGES/S", "RESIDENT");
+	frame->lines++;
+	end_line(frame);
+	for (size_t i = 0; i < chosen.count && i < PROCESSES_SHOWN; i++) {
+		const struct sp_sampler *sampler = sp_array_pointer(&chosen, i);
+		const struct sp_sample *sample = &sampler->sample;
+		struct sp_stat stat = {.comm = ""};
+
+		sp_stat_read(sampler->pid, sampler->pid, &stat, NULL);
+		fprintf(frame->out, "%12d  %10s  %10s  ", sampler->pid,
+		        show_pages(per_second(sample->dirtied, sample->interval_ns)).text,
+		        sp_show_short_bytes(sample->resident_bytes).text);
+		print_plain(frame, stat.comm, frame->width > 60 ? frame->width - 40 : 20);
+		end_line(frame);
+	}
+	if (chosen.count > PROCESSES_SHOWN) {
+		fprintf(frame->out, "%12s", "...");
+		end_line(frame);
+	}
+}
+
 /* --- mappings --- */
+
+/* One that is to be shown. */
+struct shown {
+	const struct sp_sampler *sampler;
+	const struct sp_sample_mapping *mapping;
+};
 
 static int by_dirtied(const void *left, const void *right)
 {
-	const struct sp_sample_mapping *a = *(struct sp_sample_mapping *const *)left;
-	const struct sp_sample_mapping *b = *(struct sp_sample_mapping *const *)right;
-	int order = sp_compare(b->dirtied, a->dirtied);
+	const struct shown *a = left, *b = right;
+	int order = sp_compare(b->mapping->dirtied, a->mapping->dirtied);
 
-	return order ? order : sp_compare(a->range.start, b->range.start);
+	order = order ? order : sp_compare(a->sampler->pid, b->sampler->pid);
+	return order ? order : sp_compare(a->mapping->range.start, b->mapping->range.start);
 }
 
-/* Those to be shown, the most written first. */
-static void choose_mappings(const struct sp_sample *sample, struct sp_array *chosen)
+/* Those to be shown, the most written first. Returns how many there are that were not written. */
+static size_t choose_mappings(const struct sp_watch *watch, struct sp_array *chosen)
 {
-	for (size_t i = 0; i < sample->mappings.count; i++) {
-		const struct sp_sample_mapping *mapping = sp_array_at(&sample->mappings, i);
+	size_t all = 0;
 
-		if (mapping->written)
-			sp_array_append(chosen, &mapping);
+	for (size_t i = 0; i < watch->samplers.count; i++) {
+		const struct sp_sampler *sampler = sp_watch_sampler(watch, i);
+		const struct sp_array *mappings = &sampler->sample.mappings;
+
+		all += mappings->count;
+		for (size_t j = 0; j < mappings->count; j++) {
+			struct shown shown = {sampler, sp_array_at(mappings, j)};
+
+			if (shown.mapping->written)
+				sp_array_append(chosen, &shown);
+		}
 	}
 	sp_array_sort(chosen, by_dirtied);
+	return all - chosen->count;
 }
 
-static void print_mapping(struct frame *frame, const struct sp_sample *sample,
-                          const struct sp_sample_mapping *mapping, unsigned cells)
+static void print_mapping(struct frame *frame, const struct shown *shown, unsigned cells,
+                          bool of_tree)
 {
-	double rate = per_second(mapping->dirtied, sample->interval_ns);
+	const struct sp_sample_mapping *mapping = shown->mapping;
+	double rate = per_second(mapping->dirtied, shown->sampler->sample.interval_ns);
 	const char *what = sp_watch_what(mapping->vma);
 	unsigned used;
 	char prot[5];
 
 	sp_vma_describe_prot(mapping->vma->prot, mapping->vma->flags, prot);
+	if (of_tree)
+		fprintf(frame->out, "%7d", shown->sampler->pid);
 	fprintf(frame->out, "%12" PRIx64 "  %s %6s %10s  ", mapping->range.start, prot,
 	        sp_show_short_bytes(sp_range_size(mapping->range)).text, show_pages(rate).text);
 	used = print_heat(frame, mapping, cells);
 	if (what[0]) {
 		fprintf(frame->out, "%*s", (int)(cells - used) + 2, "");
-		print_plain(frame, what, frame->width - 40 - cells);
+		print_plain(frame, what, frame->width - (of_tree ? 47 : 40) - cells);
 	}
 	end_line(frame);
 }
 
 #define LINES_BEHIND 3 /* the mappings: what is not shown, the legend, the cursor */
 
-static void print_mappings(struct frame *frame, const struct sp_sample *sample)
+static void print_mappings(struct frame *frame, const struct sp_watch *watch)
 {
-	sp_cleanup_array struct sp_array chosen = SP_ARRAY_OF(struct sp_sample_mapping *);
+	sp_cleanup_array struct sp_array chosen = SP_ARRAY_OF(struct shown);
 	unsigned cells = frame->width > 80 ? (frame->width - 40) / 2 : 20;
-	size_t rows;
+	const struct sp_sample *sum = &watch->sum;
+	size_t rows, others = choose_mappings(watch, &chosen);
+	bool of_tree = is_tree(watch);
 
 	cells = cells < SP_SAMPLE_CELLS ? cells : SP_SAMPLE_CELLS;
-	choose_mappings(sample, &chosen);
+	cells -= of_tree && cells < SP_SAMPLE_CELLS ? 4 : 0;
 	putc('\n', frame->out);
 	begin_line(frame, "\033[1m");
+	fputs(of_tree ? "    PID" : "", frame->out);
 	fprintf(frame->out, "%12s  PERM   SIZE    PAGES/S  %-*s  WHAT", "START", (int)cells,
 	        "WHERE");
 	frame->lines++;
@@ -282,12 +370,12 @@ static void print_mappings(struct frame *frame, const struct sp_sample *sample)
 		               ? frame->height - frame->lines - LINES_BEHIND
 		               : 0;
 	for (size_t i = 0; i < rows; i++)
-		print_mapping(frame, sample, sp_array_pointer(&chosen, i), cells);
-	fprintf(frame->out, "  %zu more written, %zu not", chosen.count - rows,
-	        sample->mappings.count - chosen.count);
-	if (sample->appeared || sample->vanished)
-		fprintf(frame->out, "; mappings: %u came, %u went", sample->appeared,
-		        sample->vanished);
+		print_mapping(frame, sp_array_at(&chosen, i), cells, of_tree);
+	fprintf(frame->out, "  %zu more written, %zu not", chosen.count - rows, others);
+	if (sum->appeared || sum->vanished)
+		fprintf(frame->out, "; mappings: %u came, %u went", sum->appeared, sum->vanished);
+	if (watch->begun || watch->ended)
+		fprintf(frame->out, "; processes: %u came, %u went", watch->begun, watch->ended);
 	end_line(frame);
 	print_legend(frame);
 }
@@ -307,18 +395,19 @@ static bool shows_utf8(void)
 	return false;
 }
 
-static void print_frame(struct frame *frame, const struct sp_sampler *sampler)
+static void print_frame(struct frame *frame, const struct sp_watch *watch)
 {
-	print_head(frame, sampler);
-	print_rounds(frame, &sampler->sample);
-	print_mappings(frame, &sampler->sample);
+	print_head(frame, watch);
+	print_rounds(frame, &watch->sum);
+	print_processes(frame, watch);
+	print_mappings(frame, watch);
 }
 
 /*
  * On a terminal the cursor goes up over the frame before. After its width has changed nobody knows
  * where that begins. No line is wrapped, so that a frame has as many lines as it says.
  */
-int sp_watch_show(struct sp_watch_screen *screen, const struct sp_sampler *sampler)
+int sp_watch_show(struct sp_watch_screen *screen, const struct sp_watch *watch)
 {
 	bool terminal = isatty(STDOUT_FILENO);
 	sp_cleanup_free char *text = NULL;
@@ -333,7 +422,7 @@ int sp_watch_show(struct sp_watch_screen *screen, const struct sp_sampler *sampl
 
 	if (!frame.out)
 		return -errno;
-	print_frame(&frame, sampler);
+	print_frame(&frame, watch);
 	fclose(frame.out);
 	if (!terminal)
 		printf("%s", screen->lines ? "\n" : "");

@@ -57,7 +57,8 @@ static bool wants_file(const Sealpoint__Vma *vma)
 {
 	if (!vma->file)
 		return false;
-	if (vma->kind == SP_VMA_FILE_PRIVATE || vma->kind == SP_VMA_SHARED_ANON)
+	if (vma->kind == SP_VMA_FILE_PRIVATE || vma->kind == SP_VMA_SHARED_ANON ||
+	    vma->kind == SP_VMA_SYSTEM_V)
 		return true;
 	return vma->kind == SP_VMA_FILE_SHARED && (vma->flags & SP_VMA_DELETED);
 }
@@ -86,7 +87,7 @@ static int open_with_first(struct core *core, const Sealpoint__OpenFile *file, s
 	int rc = 0;
 
 	if (first && first->same_inode)
-		return sp_fail(err, EBADMSG, "the image's record of it is damaged");
+		return sp_fail_damaged(err, "an impossible file");
 	if (first)
 		rc = open_file(core, first, err);
 	return rc < 0 ? rc : open_file(core, file, err);
@@ -157,7 +158,7 @@ static int plan_run(void *context, const struct sp_page_run *run)
 static bool has_own_pages(const Sealpoint__Vma *vma)
 {
 	return !sp_vma_kind_is_shared(vma->kind) && vma->kind != SP_VMA_VVAR &&
-	       vma->kind != SP_VMA_DEVICE;
+	       vma->kind != SP_VMA_DEVICE && vma->kind != SP_VMA_ASYNC_IO;
 }
 
 static int plan_mapping(struct core *core, const Sealpoint__Vma *vma, bool *asked,
@@ -183,7 +184,7 @@ static int plan_segments(struct core *core, struct sp_error *err)
 		const Sealpoint__Vma *vma = sp_array_pointer(vmas, i);
 		int rc;
 
-		if (vma->pid != core->process->pid || vma->kind == SP_VMA_VSYSCALL)
+		if (vma->pid != sp_memory_owner(core->process) || vma->kind == SP_VMA_VSYSCALL)
 			continue;
 		rc = plan_mapping(core, vma, asked, err);
 		if (rc < 0)
@@ -467,7 +468,8 @@ static int write_file(struct core *core, const char *path, struct sp_error *err)
 int sp_write_core(struct sp_checkpoint *checkpoint, const Sealpoint__Process *process,
                   const char *path, struct sp_log *log, struct sp_error *err)
 {
-	const struct sp_kind_options options = {.unlinked_file_limit = UINT64_MAX};
+	const struct sp_kind_options options = {.unlinked_file_limit = UINT64_MAX,
+	                                        .contents_only = true};
 	struct core core = {
 	        .checkpoint = checkpoint,
 	        .process = process,

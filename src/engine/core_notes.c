@@ -15,12 +15,6 @@
 
 #define FXSAVE_SIZE 512 /* NT_FPREGSET: the part of the extended state that every processor has */
 
-static void append(struct sp_array *notes, const void *bytes, size_t size)
-{
-	if (size)
-		memcpy(sp_array_grow(notes, size), bytes, size);
-}
-
 static void pad(struct sp_array *notes)
 {
 	while (notes->count % 4)
@@ -36,10 +30,10 @@ static void add_note(struct sp_array *notes, const char *owner, uint32_t type, c
 	        .n_type = type,
 	};
 
-	append(notes, &header, sizeof(header));
-	append(notes, owner, header.n_namesz);
+	sp_array_append_all(notes, &header, sizeof(header));
+	sp_array_append_all(notes, owner, header.n_namesz);
 	pad(notes);
-	append(notes, content, size);
+	sp_array_append_all(notes, content, size);
 	pad(notes);
 }
 
@@ -56,8 +50,7 @@ static int add_status(struct sp_array *notes, const Sealpoint__Process *process,
 	};
 
 	if (thread->general.len != sizeof(status.pr_reg) || thread->xstate.len < FXSAVE_SIZE)
-		return sp_fail(err, EBADMSG, "the image's registers of thread %u have another size",
-		               thread->tid);
+		return sp_fail_damaged(err, "registers of thread %u of another size", thread->tid);
 	memcpy(&status.pr_reg, thread->general.data, sizeof(status.pr_reg));
 	add_note(notes, "CORE", NT_PRSTATUS, &status, sizeof(status));
 	return 0;
@@ -102,7 +95,7 @@ static int add_facet_notes(struct sp_array *notes, Sealpoint__Facet *const *face
 /* A debugger looks for these files, so those without a name are left out. */
 static bool maps_named_file(const Sealpoint__Vma *vma, const Sealpoint__Process *process)
 {
-	return vma->pid == process->pid && vma->file && vma->path[0] == '/' &&
+	return vma->pid == sp_memory_owner(process) && vma->file && vma->path[0] == '/' &&
 	       !(vma->flags & SP_VMA_DELETED);
 }
 
@@ -129,12 +122,12 @@ static void add_mapped_files(struct sp_array *notes, const struct sp_checkpoint 
 		count++;
 	}
 	memcpy(numbers.items, &count, sizeof(count));
-	append(&content, numbers.items, numbers.count * sizeof(uint64_t));
+	sp_array_append_all(&content, numbers.items, numbers.count * sizeof(uint64_t));
 	for (size_t i = 0; i < checkpoint->vmas.count; i++) {
 		const Sealpoint__Vma *vma = sp_array_pointer(&checkpoint->vmas, i);
 
 		if (maps_named_file(vma, process))
-			append(&content, vma->path, strlen(vma->path) + 1);
+			sp_array_append_all(&content, vma->path, strlen(vma->path) + 1);
 	}
 	add_note(notes, "CORE", NT_FILE, content.items, content.count);
 }

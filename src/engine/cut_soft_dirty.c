@@ -15,9 +15,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/error.h"
-#include "engine/engine.h"
 #include "mem/page_scan.h"
 #include "proc/file.h"
 #include "remote/process.h"
@@ -86,7 +84,7 @@ static int take_stopped(struct sp_cut *cut, const struct sp_array *vmas, struct 
 {
 	sp_cleanup(sp_page_scan_close) struct sp_page_scan scan;
 	struct reader reader = {.changed = &cut->changed};
-	int rc = sp_page_scan_open(&scan, cut->session.pid, err);
+	int rc = sp_page_scan_open(&scan, cut->living, err);
 
 	if (rc < 0)
 		return rc;
@@ -104,19 +102,18 @@ static int take_stopped(struct sp_cut *cut, const struct sp_array *vmas, struct 
 			sp_ranges_add(&cut->changed, vma->range);
 	}
 	cut->written = reader.written;
-	return rc < 0 ? rc : clear_bits(cut->session.pid, err);
+	return rc < 0 ? rc : clear_bits(cut->living, err);
 }
 
 int sp_cut_take_soft_dirty(struct sp_cut *cut, const struct sp_array *vmas, bool frozen,
-                           struct sp_error *err)
+                           uint64_t deadline_ns, struct sp_error *err)
 {
-	uint64_t deadline = sp_now_ns() + SP_DUMP_TIMEOUT_NS;
 	struct sp_process process = {.pid = cut->session.pid, .pidfd = -1};
 	int rc;
 
 	if (frozen)
 		return take_stopped(cut, vmas, err);
-	rc = sp_process_seize(&process, cut->session.pid, deadline, err);
+	rc = sp_process_seize(&process, cut->session.pid, deadline_ns, err);
 	if (rc == 0) {
 		rc = take_stopped(cut, vmas, err);
 		sp_process_release(&process, SP_RELEASE_RUN);

@@ -39,11 +39,10 @@ static int compare_pages(struct sp_difference *difference, struct sp_mapping_cha
 {
 	uint64_t size = sp_range_size(change->range);
 	struct sp_range before = {change->moved_from, change->moved_from + size};
-	int rc = sp_page_store_compare(difference->before->pages,
-	                               sp_checkpoint_root(difference->before)->memory_object,
-	                               before, difference->after->pages,
-	                               sp_checkpoint_root(difference->after)->memory_object,
-	                               change->range.start, &change->pages, err);
+	int rc = sp_page_store_compare(
+	        difference->before->pages, difference->process_before->memory_object, before,
+	        difference->after->pages, difference->process_after->memory_object,
+	        change->range.start, &change->pages, err);
 
 	difference->memory.contents += change->pages.contents;
 	difference->memory.states += change->pages.states;
@@ -71,13 +70,13 @@ static int add_stretch(struct sp_difference *difference, const Sealpoint__Vma *b
 }
 
 /* The mapping at or behind an address, of one process, from `*number` on. */
-static const Sealpoint__Vma *vma_from(const struct sp_checkpoint *checkpoint, size_t *number,
-                                      uint64_t address)
+static const Sealpoint__Vma *vma_from(const struct sp_checkpoint *checkpoint, uint32_t pid,
+                                      size_t *number, uint64_t address)
 {
 	for (; *number < checkpoint->vmas.count; ++*number) {
 		const Sealpoint__Vma *vma = sp_array_pointer(&checkpoint->vmas, *number);
 
-		if (vma->pid == sp_checkpoint_root(checkpoint)->pid && vma->end > address)
+		if (vma->pid == pid && vma->end > address)
 			return vma;
 	}
 	return NULL;
@@ -99,8 +98,10 @@ static int compare_mappings(struct sp_difference *difference, struct sp_error *e
 
 	while (rc == 0) {
 		const Sealpoint__Vma *before =
-		        vma_from(difference->before, &number_before, address);
-		const Sealpoint__Vma *after = vma_from(difference->after, &number_after, address);
+		        vma_from(difference->before, difference->process_before->pid,
+		                 &number_before, address);
+		const Sealpoint__Vma *after = vma_from(
+		        difference->after, difference->process_after->pid, &number_after, address);
 		uint64_t end_before = next_boundary(before, address);
 		uint64_t end_after = next_boundary(after, address);
 		uint64_t end = end_before < end_after ? end_before : end_after;
@@ -176,9 +177,22 @@ static int find_moved(struct sp_difference *difference, struct sp_error *err)
 
 /* --- contents of files --- */
 
+/* Is it the memory of a process, not a file's? */
+static bool is_memory(const struct sp_checkpoint *checkpoint, uint32_t object)
+{
+	for (size_t i = 0; i < checkpoint->processes.count; i++) {
+		const Sealpoint__Process *process = sp_array_pointer(&checkpoint->processes, i);
+
+		if (process->memory_object == object)
+			return true;
+	}
+	return false;
+}
+
 /*
  * By number, in the order in which a dump came across the files. Where others were opened or closed
  * in between, two different files are compared; then descriptors have changed, too, and are told.
+ * Of a tree, those of all its processes are compared.
  */
 static int compare_files(struct sp_difference *difference, struct sp_error *err)
 {
@@ -188,8 +202,7 @@ static int compare_files(struct sp_difference *difference, struct sp_error *err)
 	int rc = 0;
 
 	while (rc == 0 && (object = sp_page_store_object_behind(after, object)) != 0) {
-		if (object != sp_checkpoint_root(difference->before)->memory_object &&
-		    object != sp_checkpoint_root(difference->after)->memory_object)
+		if (!is_memory(difference->before, object) && !is_memory(difference->after, object))
 			rc = sp_page_store_compare(before, object, all, after, object, 0,
 			                           &difference->files, err);
 	}
@@ -226,12 +239,13 @@ static void compare_facets(struct sp_difference *difference, uint32_t tid,
 	}
 }
 
-static const Sealpoint__Thread *find_thread(const struct sp_checkpoint *checkpoint, uint32_t tid)
+static const Sealpoint__Thread *find_thread(const struct sp_checkpoint *checkpoint, uint32_t pid,
+                                            uint32_t tid)
 {
 	for (size_t i = 0; i < checkpoint->threads.count; i++) {
 		const Sealpoint__Thread *thread = sp_array_pointer(&checkpoint->threads, i);
 
-		if (thread->tid == tid)
+		if (thread->pid == pid && thread->tid == tid)
 			return thread;
 	}
 	return NULL;
@@ -256,7 +270,10 @@ static void compare_threads(struct sp_difference *difference)
 	for (size_t i = 0; i < before->count; i++) {
 		struct sp_thread_change change = {.before = sp_array_pointer(before, i)};
 
-		change.after = find_thread(difference->after, change.before->tid);
+		if (change.before->pid != difference->process_before->pid)
+			continue;
+		change.after = find_thread(difference->after, difference->process_after->pid,
+		                           change.before->tid);
 		change.registers = change.after && !same_registers(change.before, change.after);
 		if (!change.after || !same_thread(change.before, change.after))
 			sp_array_append(&difference->threads, &change);
@@ -268,7 +285,9 @@ static void compare_threads(struct sp_difference *difference)
 	for (size_t i = 0; i < after->count; i++) {
 		struct sp_thread_change change = {.after = sp_array_pointer(after, i)};
 
-		if (!find_thread(difference->before, change.after->tid))
+		if (change.after->pid == difference->process_after->pid &&
+		    !find_thread(difference->before, difference->process_before->pid,
+		                 change.after->tid))
 			sp_array_append(&difference->threads, &change);
 	}
 }
@@ -276,13 +295,14 @@ static void compare_threads(struct sp_difference *difference)
 /* --- descriptors --- */
 
 static const Sealpoint__Descriptor *find_descriptor(const struct sp_checkpoint *checkpoint,
+                                                    uint32_t pid,
                                                     const Sealpoint__Descriptor *wanted)
 {
 	for (size_t i = 0; i < checkpoint->descriptors.count; i++) {
 		const Sealpoint__Descriptor *descriptor =
 		        sp_array_pointer(&checkpoint->descriptors, i);
 
-		if (descriptor->number == wanted->number)
+		if (descriptor->pid == pid && descriptor->number == wanted->number)
 			return descriptor;
 	}
 	return NULL;
@@ -306,14 +326,19 @@ static void compare_descriptors(struct sp_difference *difference)
 	for (size_t i = 0; i < before->count; i++) {
 		struct sp_descriptor_change change = {sp_array_pointer(before, i), NULL};
 
-		change.after = find_descriptor(difference->after, change.before);
+		if (change.before->pid != difference->process_before->pid)
+			continue;
+		change.after = find_descriptor(difference->after, difference->process_after->pid,
+		                               change.before);
 		if (!change.after || !same_descriptor(difference, change.before, change.after))
 			sp_array_append(&difference->descriptors, &change);
 	}
 	for (size_t i = 0; i < after->count; i++) {
 		struct sp_descriptor_change change = {NULL, sp_array_pointer(after, i)};
 
-		if (!find_descriptor(difference->before, change.after))
+		if (change.after->pid == difference->process_after->pid &&
+		    !find_descriptor(difference->before, difference->process_before->pid,
+		                     change.after))
 			sp_array_append(&difference->descriptors, &change);
 	}
 }
@@ -322,8 +347,8 @@ static void compare_descriptors(struct sp_difference *difference)
 
 static int compare_all(struct sp_difference *difference, struct sp_error *err)
 {
-	const Sealpoint__Process *before = sp_checkpoint_root(difference->before);
-	const Sealpoint__Process *after = sp_checkpoint_root(difference->after);
+	const Sealpoint__Process *before = difference->process_before;
+	const Sealpoint__Process *after = difference->process_after;
 	int rc = compare_mappings(difference, err);
 
 	if (rc == 0)
@@ -339,18 +364,19 @@ static int compare_all(struct sp_difference *difference, struct sp_error *err)
 	return rc;
 }
 
-/* Pages, threads and descriptors of several processes would be taken for those of one. */
-static int need_single(const struct sp_checkpoint *checkpoint, struct sp_error *err)
+/* That one of a tree says the same would be taken for all of it, so nobody chooses but the user. */
+static int find_process(const struct sp_checkpoint *checkpoint, pid_t pid,
+                        const Sealpoint__Process **process, struct sp_error *err)
 {
-	if (checkpoint->processes.count == 1)
-		return 0;
-	return sp_fail(err, ENOTSUP,
-	               "%s holds %zu processes, and checkpoints of single processes only can be "
-	               "compared so far; \"sealpoint inspect\" shows each of them",
-	               checkpoint->path, checkpoint->processes.count);
+	if (!pid && checkpoint->processes.count > 1)
+		return sp_fail(err, ENOTSUP,
+		               "%s holds %zu processes; say with --pid PID which one to compare "
+		               "(\"sealpoint inspect %s\" lists them)",
+		               checkpoint->path, checkpoint->processes.count, checkpoint->path);
+	return sp_checkpoint_find_process(checkpoint, pid, process, err);
 }
 
-int sp_diff(const char *before, const char *after, struct sp_difference *difference,
+int sp_diff(const char *before, const char *after, pid_t pid, struct sp_difference *difference,
             struct sp_error *err)
 {
 	int rc;
@@ -365,9 +391,9 @@ int sp_diff(const char *before, const char *after, struct sp_difference *differe
 	if (rc == 0)
 		rc = sp_checkpoint_open(&difference->after, after, err);
 	if (rc == 0)
-		rc = need_single(difference->before, err);
+		rc = find_process(difference->before, pid, &difference->process_before, err);
 	if (rc == 0)
-		rc = need_single(difference->after, err);
+		rc = find_process(difference->after, pid, &difference->process_after, err);
 	if (rc == 0)
 		rc = compare_all(difference, err);
 	if (rc < 0)

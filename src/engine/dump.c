@@ -5,7 +5,7 @@
  * What can be done beforehand is done while the program runs. From freeze() to thaw() it stands
  * still. It is ended, or left stopped, only after the commit; with SP_RELEASE_RUN it goes on as
  * soon as everything has been read. Whatever fails, and wherever: the target runs on, and no
- * checkpoint exists. What is done for its memory is in dump_memory.c and dump_hold.c.
+ * checkpoint exists. The steps themselves are in the other files of dump_parts.h.
  */
 #include "engine/dump_parts.h"
 #include "engine/save_state.h"
@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/interrupt.h"
 #include "base/limit.h"
+#include "base/urgent.h"
 #include "kinds/namespaces.h"
-#include "kinds/tcp_repair.h"
 #include "proc/capability.h"
 #include "proc/stat.h"
 #include "track/hold.h"
@@ -24,10 +24,14 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/pidfd.h>
 #include <time.h>
 
 #define NOT_YET_PAUSE_NS 10000000 /* for the program to run, between two attempts */
+/* Whom a program traces is asked of all processes that there are: not for each of many snapshots. */
+#define TRACEES_EVERY_NS SP_NS_PER_S
+#define ENDING_MS 1000 /* for the last steps of somebody who has no memory any more */
 
 /* --- descriptors and state --- */
 
@@ -37,17 +41,20 @@ static int save_files(struct dump *dump, struct sp_error *err)
 	struct sp_file_saver saver = {
 	        .pages = dump->writer.pages,
 	        .options = &dump->options->kinds,
+	        .root = sp_dump_root(dump)->process.pid,
 	        .log = dump->options->log,
 	};
 	int rc = 0;
 
 	for (size_t i = 0; i < dump->tree.tasks.count && !rc; i++)
 		rc = sp_task_add_files(&dump->files, sp_tree_task(&dump->tree, i), err);
+	if (!rc && dump->options->kinds.tcp_established)
+		rc = sp_dump_lock_network(dump, err);
 	if (!rc)
 		rc = sp_file_table_save(&dump->files, &saver, &dump->writer.records, err);
 	/* A program that is to have its connections needs them no longer locked than to be read. */
 	if (dump->options->after != SP_RELEASE_KILL)
-		sp_connection_lock_lift(&dump->files.lock);
+		sp_connection_lock_begin_lift(&dump->files.lock);
 	return rc;
 }
 
@@ -58,11 +65,16 @@ static int save_state(struct dump *dump, struct task *task, struct sp_remote *re
 	        .process = &task->process,
 	        .remote = remote,
 	        .options = &dump->options->kinds,
+	        .files = &dump->files,
 	        .records = &dump->writer.records,
 	        .log = dump->options->log,
 	        .memory_object = task->memory_object,
 	        .executable = task->executable,
+	        .session = sp_task_is_tracked(task) ? &task->cut->session : NULL,
 	        .last_words = &task->last_words,
+	        .sharing = task->sharing,
+	        .stop_status = task->stop_status,
+	        .continued = task->continued,
 	};
 
 	return sp_state_save(&state, err);
@@ -76,7 +88,7 @@ static void warn_of_vdso(const struct task *task, struct sp_log *log)
 	for (size_t i = 0; i < task->process.threads.count; i++) {
 		const struct sp_thread *thread = sp_process_thread(&task->process, i);
 		const struct sp_vma *vma =
-		        sp_vma_find(&task->vmas, sp_instruction_pointer(&thread->saved));
+		        sp_vma_find(&task->memory_of->vmas, sp_instruction_pointer(&thread->saved));
 
 		if (vma && vma->kind == SP_VMA_VDSO)
 			sp_warn(log,
@@ -91,8 +103,11 @@ static void thaw(struct dump *dump, enum sp_release how)
 	if (!dump->frozen)
 		return;
 	dump->frozen = false;
+	if (how != SP_RELEASE_KILL)
+		sp_dump_unlock_network(dump);
 	for (size_t i = 0; i < dump->tree.tasks.count; i++)
 		sp_process_release(&sp_tree_task(&dump->tree, i)->process, how);
+	sp_freezer_end(&dump->freezer);
 }
 
 static uint64_t lap(uint64_t *since_ns)
@@ -103,47 +118,50 @@ static uint64_t lap(uint64_t *since_ns)
 	return took;
 }
 
-/* Until a child has ended and its parent knows it. */
-static int wait_for_child(struct dump *dump, pid_t child, uint64_t deadline_ns,
-                          struct sp_error *err)
+/*
+ * While its control group is frozen the tree does not change. All are seized in it, and stop as soon as it is thawed.
+ * What cannot be seized is met again, and named, when it is to be stopped.
+ */
+static int seize_frozen(struct dump *dump, struct sp_error *err)
 {
-	sp_cleanup_close int pidfd = pidfd_open(child, 0);
-	struct pollfd end = {.fd = pidfd, .events = POLLIN};
-	uint64_t now = sp_now_ns();
-	unsigned round = 0;
+	sp_tree_list(&dump->tree);
+	for (size_t i = 0; i < dump->tree.tasks.count; i++) {
+		struct sp_process *process = &sp_tree_task(&dump->tree, i)->process;
+		struct sp_error later = {0};
 
-	if (pidfd >= 0 && now < deadline_ns)
-		poll(&end, 1, (int)((deadline_ns - now) / SP_NS_PER_MS) + 1);
-	while ((kill(child, 0) == 0 || errno == EPERM) && sp_now_ns() < deadline_ns &&
-	       !sp_interrupt_check(err))
-		sp_process_wait_a_little(&sp_dump_root(dump)->process, &round);
-	return sp_interrupt_check(err);
+		if (!process->watched)
+			sp_process_watch(process, process->pid, &later);
+	}
+	return sp_freezer_thaw(&dump->freezer, err);
 }
 
-/*
- * A session tracks one process. So with a session the tree is stopped at a moment when that has no
- * children: a shell has one nearly always, but none for long.
- */
 static int stop(struct dump *dump, struct sp_error *err)
 {
 	uint64_t deadline = sp_now_ns() + dump->options->timeout_ns;
-	pid_t child;
+	const char *group = dump->options->freeze_cgroup;
 	int rc;
 
-	for (;;) {
-		dump->frozen = true;
-		rc = sp_tree_stop(&dump->tree, deadline, err);
-		child = sp_tree_child(&dump->tree);
-		if (rc || !dump->cut->active || !child)
-			return rc;
-		sp_dump_disarm(dump);
-		dump->frozen = false;
-		sp_tree_forget(&dump->tree);
-		if (wait_for_child(dump, child, deadline, err))
-			return -EINTR;
-		if (sp_now_ns() >= deadline)
-			return sp_tree_refuse_tracked(dump->options->pid, child, err);
-	}
+	if (group && sp_freezer_freeze(&dump->freezer, group, deadline, err))
+		return -err->code;
+	dump->frozen = true;
+	if (group && seize_frozen(dump, err))
+		return -err->code;
+	rc = sp_tree_stop(&dump->tree, deadline, err);
+	if (!rc)
+		sp_dump_forget_gone(dump);
+	return rc;
+}
+
+/* What shares the memory of another has no session of its own, unless it was listed. */
+static int read_sharer(struct dump *dump, struct task *task)
+{
+	task->cut = NULL;
+	sp_dump_end_hold(task);
+	sp_vma_list_release(&task->vmas);
+	free(sp_steal_ptr(&task->maps));
+	task->memory_object = task->memory_of->memory_object;
+	warn_of_vdso(task, dump->options->log);
+	return 0;
 }
 
 static int read_task(struct dump *dump, struct task *task, struct sp_error *err)
@@ -151,8 +169,12 @@ static int read_task(struct dump *dump, struct task *task, struct sp_error *err)
 	int rc = sp_namespaces_check(&task->process, err);
 	uint64_t started = sp_now_ns();
 
+	if (sp_task_has_no_memory(task))
+		return rc ? rc : read_sharer(dump, task);
 	if (!task->memory_object)
 		task->memory_object = sp_page_writer_new_object(dump->writer.pages);
+	if (!rc)
+		rc = sp_dump_meet(dump, task, err);
 	if (!rc)
 		rc = sp_dump_take(dump, task, err);
 	dump->result->freeze.mappings_ns += sp_now_ns() - started;
@@ -166,7 +188,7 @@ static int freeze(struct dump *dump, struct sp_error *err)
 	int rc = stop(dump, err);
 
 	if (!rc)
-		rc = sp_tree_check_sharing(&dump->tree, err);
+		rc = sp_tree_find_sharing(&dump->tree, err);
 	if (!rc)
 		rc = sp_tree_check_sessions(&dump->tree, dump->options->kinds.shell_job, err);
 	for (size_t i = 0; i < dump->tree.tasks.count && !rc; i++)
@@ -191,13 +213,15 @@ static void count(struct dump *dump)
 /* All that takes remote calls. */
 static int drive(struct dump *dump, struct task *task, struct sp_error *err)
 {
-	int rc = sp_remote_open(&task->remote, &task->process, sp_process_leader(&task->process),
-	                        &task->foothold, err);
+	int rc = sp_task_engage(task, err);
+
+	if (!rc)
+		rc = sp_tree_find_unheard(&dump->tree, task, err);
 
 	if (!rc)
 		rc = save_state(dump, task, &task->remote, err);
 	if (!rc)
-		sp_dump_prepare_hold(dump);
+		sp_dump_prepare_hold(dump, task);
 	return rc ? rc : sp_remote_close(&task->remote, err);
 }
 
@@ -218,8 +242,15 @@ static int collect(struct dump *dump, struct sp_error *err)
 	for (size_t i = 0; i < dump->tree.ended.count && !rc; i++)
 		rc = sp_state_save_ended(sp_tree_ended(&dump->tree, i), &dump->writer.records, err);
 	split->state_ns = lap(&clock);
-	for (size_t i = 0; i < dump->tree.tasks.count && !rc; i++)
-		rc = sp_dump_save_pages(dump, sp_tree_task(&dump->tree, i), false, err);
+	for (size_t i = 0; i < dump->tree.tasks.count && !rc; i++) {
+		struct task *task = sp_tree_task(&dump->tree, i);
+
+		if (sp_task_has_no_memory(task))
+			continue;
+		rc = i ? sp_dump_find_inherited(dump, task, err) : 0;
+		if (!rc)
+			rc = sp_dump_save_pages(dump, task, false, err);
+	}
 	if (!rc)
 		rc = sp_dump_hold_pages(dump, err);
 	split->memory_ns = lap(&clock);
@@ -240,6 +271,15 @@ static void tell_kinds(const struct dump *dump)
 	sp_tell_kinds(dump->options->log, &kinds);
 }
 
+static unsigned count_batches(const struct dump *dump)
+{
+	unsigned batches = 0;
+
+	for (size_t i = 0; i < dump->tree.tasks.count; i++)
+		batches += sp_tree_task(&dump->tree, i)->remote.batches;
+	return batches;
+}
+
 /* When all is done, so that telling does not make the freeze longer. */
 static void tell_steps(const struct dump *dump)
 {
@@ -258,6 +298,8 @@ static void tell_steps(const struct dump *dump)
 	for (size_t i = 0; i < SP_COUNT_OF(steps); i++)
 		sp_verbose(dump->options->log, "%s, %.3f ms", steps[i].what,
 		           (double)steps[i].ns / 1e6);
+	sp_verbose(dump->options->log, "%u batches of system calls made by the program",
+	           count_batches(dump));
 	sp_verbose(dump->options->log, "%u mappings and %zu open files in all",
 	           dump->result->mappings, dump->files.files.count);
 	tell_kinds(dump);
@@ -269,6 +311,8 @@ static int create(struct dump *dump, struct sp_error *err)
 {
 	struct sp_page_writer_options pages = {
 	        .level = dump->options->compression,
+	        .read_ahead = dump->options->after == SP_RELEASE_RUN,
+	        .room = dump->options->room,
 	        .log = dump->options->log,
 	};
 	const char *directory = dump->options->directory;
@@ -279,13 +323,14 @@ static int create(struct dump *dump, struct sp_error *err)
 	if (rc)
 		return rc;
 	dump->created = true;
-	sp_dump_root(dump)->memory_object = sp_page_writer_new_object(dump->writer.pages);
+	sp_dump_number_memory(dump);
 	return 0;
 }
 
 static int commit(struct dump *dump, struct sp_error *err)
 {
-	const struct sp_cut *cut = dump->cut;
+	const struct sp_cut *cut = sp_dump_root_cut(dump);
+	struct sp_cut *below = sp_dump_standing_cut(dump);
 	Sealpoint__Manifest manifest = SEALPOINT__MANIFEST__INIT;
 	int rc = 0;
 
@@ -299,18 +344,44 @@ static int commit(struct dump *dump, struct sp_error *err)
 		};
 		manifest.generation = cut->session.generation;
 	}
-	if (cut->parent)
-		rc = sp_checkpoint_set_parent(&dump->writer, &manifest, cut->parent,
-		                              dump->cut->parent_id, err);
+	if (below)
+		rc = sp_checkpoint_set_parent(&dump->writer, &manifest, below->parent,
+		                              below->parent_id, err);
 	if (!rc)
 		rc = sp_checkpoint_commit(&dump->writer, &manifest, &dump->result->pages, err);
 	if (rc)
 		return rc;
 	dump->created = false;
-	/* If its holder was killed meanwhile, the next dump finds that out, and says so. */
-	if (dump->options->session == SP_CUT_TRACK)
-		sp_cut_keep_session(dump->cut, NULL);
+	sp_dump_conclude_cuts(dump);
 	return 0;
+}
+
+/*
+ * Code has to be searched for it, unless it is known from the dump before. Looked for again in the freeze, if in vain: a
+ * program in execve(2) has no code yet.
+ */
+static void find_foothold(struct dump *dump)
+{
+	struct task *root = sp_dump_root(dump);
+
+	for (size_t i = 0; i < dump->tree.tasks.count; i++)
+		sp_tree_task(&dump->tree, i)->foothold =
+		        sp_tree_task(&dump->tree, i)->cut->foothold;
+	if (!root->foothold.complete)
+		sp_foothold_find(sp_living_thread(root->process.pid), (struct sp_range){0},
+		                 &root->foothold, NULL);
+}
+
+static int check_tracees(struct dump *dump, struct sp_error *err)
+{
+	uint64_t now = sp_now_ns(), *last = &dump->cuts->tracees_ns;
+	int rc;
+
+	if (*last && now - *last < TRACEES_EVERY_NS)
+		return 0;
+	rc = sp_process_check_tracees(dump->options->pid, err);
+	*last = rc ? 0 : now;
+	return rc;
 }
 
 static int prepare(struct dump *dump, struct sp_error *err)
@@ -322,19 +393,27 @@ static int prepare(struct dump *dump, struct sp_error *err)
 	if (!rc)
 		rc = sp_process_check(options->pid, err);
 	if (!rc)
-		rc = sp_process_check_tracees(options->pid, err);
+		rc = check_tracees(dump, err);
 	if (!rc)
 		rc = sp_capability_need_checkpoint("read the files behind mappings", err);
-	/* Looked for again in the freeze, if in vain: a program in execve(2) has no code yet. */
 	if (!rc)
-		sp_foothold_find(options->pid, (struct sp_range){0}, &sp_dump_root(dump)->foothold,
-		                 NULL);
-	if (!rc && dump->again)
-		rc = sp_cut_again(dump->cut, options->log, err);
-	else if (!rc)
-		rc = sp_cut_begin(dump->cut, options->pid, options->session, options->parent,
-		                  deadline, options->log, err);
+		rc = sp_dump_begin_cuts(dump, deadline, err);
+	if (!rc)
+		find_foothold(dump);
+	if (!rc && options->kinds.tcp_established && !options->memory_only)
+		rc = sp_connection_lock_prepare(&dump->files.lock, err);
 	return rc ? rc : create(dump, err);
+}
+
+static int save_running(struct dump *dump, struct task *task, struct sp_error *err)
+{
+	int rc = sp_dump_take(dump, task, err);
+
+	if (!rc)
+		rc = sp_dump_save_pages(dump, task, true, err);
+	if (!rc)
+		rc = save_state(dump, task, NULL, err);
+	return rc ? rc : sp_dump_save_vmas(dump, task, err);
 }
 
 /* Memory alone, of a program that runs all the while: nothing is stopped. */
@@ -342,15 +421,21 @@ static int save_memory_only(struct dump *dump, struct sp_error *err)
 {
 	sp_cleanup_close int pidfd = pidfd_open(dump->options->pid, 0);
 	struct pollfd end = {.fd = pidfd, .events = POLLIN};
-	struct task *root = sp_dump_root(dump);
-	int rc = sp_dump_take(dump, root, err);
+	size_t i = 0;
+	int rc = 0;
 
-	if (!rc)
-		rc = sp_dump_save_pages(dump, root, true, err);
-	if (!rc)
-		rc = save_state(dump, root, NULL, err);
-	if (!rc)
-		rc = sp_dump_save_vmas(dump, root, err);
+	while (i < dump->tree.tasks.count && !rc) {
+		struct task *task = sp_tree_task(&dump->tree, i);
+
+		rc = save_running(dump, task, err);
+		if (!rc) {
+			i++;
+		} else if (i > 0 && sp_tree_has_lost(task->process.pid, rc)) {
+			*err = (struct sp_error){0};
+			rc = 0;
+			sp_tree_drop(&dump->tree, i);
+		}
+	}
 	count(dump);
 	if (pidfd < 0 || poll(&end, 1, 0) != 0)
 		return sp_fail(err, ESRCH, "process %d has ended before it was saved",
@@ -358,59 +443,62 @@ static int save_memory_only(struct dump *dump, struct sp_error *err)
 	return rc ? rc : commit(dump, err);
 }
 
-/*
- * From now on the connections belong to the checkpoint. If they cannot be locked for it, there is none.
- */
-static int hand_over_connections(struct dump *dump, struct sp_error *err)
+/* Of a descendant that is gone already nobody can tell. */
+static int check_mappings(struct dump *dump, struct sp_error *err)
 {
-	const struct sp_connection_lock *lock = &dump->files.lock;
-	uint8_t id[SP_CHECKPOINT_ID_SIZE];
-	int rc;
+	int rc = sp_dump_check_mappings(sp_dump_root(dump), err);
 
-	if (!lock->connections.count || dump->options->after != SP_RELEASE_KILL)
-		return 0;
-	dump->result->connections = (unsigned)lock->connections.count;
-	rc = sp_checkpoint_read_id(dump->writer.path, id, err);
-	if (!rc)
-		rc = sp_connection_lock_keep(lock, id, err);
-	if (rc)
-		sp_checkpoint_withdraw(&dump->writer);
+	for (size_t i = 1; i < dump->tree.tasks.count && !rc; i++) {
+		const struct task *task = sp_tree_task(&dump->tree, i);
+
+		rc = sp_dump_check_mappings(task, err);
+		if (!rc || rc == -EAGAIN || !sp_tree_has_lost(task->process.pid, rc))
+			continue;
+		*err = (struct sp_error){0};
+		rc = 0;
+	}
 	return rc;
 }
 
-/* The program is dead, or dying, and we have its sockets: no last packet of theirs tells anybody. */
-static void silence_connections(struct dump *dump)
+/* What failed has failed because somebody was killed. Without a child of its the tree can be saved. */
+static int tell_of_end(const struct dump *dump, struct sp_error *err)
 {
-	const struct sp_array *connections = &dump->files.lock.connections;
+	const struct sp_process *root = &sp_dump_root(dump)->process;
+	struct sp_process_name name = sp_process_name(root->pid);
 
-	for (size_t i = 0; i < connections->count && dump->options->after == SP_RELEASE_KILL; i++)
-		sp_tcp_connection_silence(
-		        ((struct sp_connection *)sp_array_at(connections, i))->fd);
+	if (sp_process_is_ending(root))
+		return sp_fail(err, ESRCH, "%s has ended before it was saved", name.text);
+	return sp_fail(err, SP_NOT_YET,
+	               "a child of %s was killed while it was being saved; try again, or with a "
+	               "longer --timeout",
+	               name.text);
 }
 
 static int save_program(struct dump *dump, struct sp_error *err)
 {
-	const struct sp_hook *hook = &dump->options->before_release;
+	const struct sp_hook *hook = &dump->options->hook;
 	enum sp_release after = dump->options->after;
-	int rc = dump->cut->active ? sp_dump_copy_ahead(dump, err) : 0;
+	struct sp_usual_turn usual;
+	int rc = sp_dump_is_tracked(dump) ? sp_dump_copy_ahead(dump, err) : 0;
 
 	if (!rc)
 		rc = sp_interrupt_check(err);
 	/* A thread that is to stop needs a processor for that, as do the steps of the freeze. */
 	sp_page_writer_pause(dump->writer.pages);
+	usual = sp_urgent_begin();
 	if (!rc)
 		rc = freeze(dump, err);
 	if (!rc)
 		rc = collect(dump, err);
-	if (rc && dump->frozen && sp_tree_is_ending(&dump->tree))
-		return sp_fail(err, ESRCH, "%s, or a child of it, has ended before it was saved",
-		               sp_process_name(dump->options->pid).text);
 	if (!rc && after == SP_RELEASE_RUN && !hook->call)
 		thaw(dump, after);
+	sp_urgent_end(&usual);
+	if (rc && rc != -ENOTSUP && dump->frozen && sp_tree_is_ending(&dump->tree))
+		return tell_of_end(dump, err);
 	sp_page_writer_resume(dump->writer.pages);
 	if (!rc)
-		rc = sp_dump_check_mappings(sp_dump_root(dump), err);
-	if (!rc && dump->hold)
+		rc = check_mappings(dump, err);
+	if (!rc)
 		rc = sp_dump_save_held(dump, err);
 	for (size_t i = 0; i < dump->tree.tasks.count && !rc; i++)
 		rc = sp_dump_save_vmas(dump, sp_tree_task(&dump->tree, i), err);
@@ -418,29 +506,24 @@ static int save_program(struct dump *dump, struct sp_error *err)
 		rc = commit(dump, err);
 	if (!rc)
 		tell_steps(dump);
-	if (!rc && hook->call)
-		rc = hook->call(hook->context, dump->options->pid, err);
 	if (!rc)
-		rc = hand_over_connections(dump, err);
+		rc = sp_hook_call(hook, SP_MOMENT_SAVED, dump->options->pid, err);
+	if (!rc)
+		rc = sp_dump_hand_over_connections(dump, err);
 	if (!rc)
 		thaw(dump, after);
 	if (!rc)
-		silence_connections(dump);
+		sp_dump_silence_connections(dump);
 	return rc;
 }
 
 static void release(struct dump *dump)
 {
-	sp_dump_disarm(dump);
-	sp_hold_end(dump->hold);
-	sp_close_scope(&dump->hold_uffd);
-	sp_stash_close(&dump->stash);
-	sp_array_release(&dump->held.pages);
-	sp_array_release(&dump->held.areas);
+	for (size_t i = 0; i < dump->tree.tasks.count; i++)
+		sp_dump_end_hold(sp_tree_task(&dump->tree, i));
 	for (size_t i = 0; i < dump->tree.tasks.count; i++)
 		sp_remote_close(&sp_tree_task(&dump->tree, i)->remote, NULL);
-	if (dump->frozen)
-		sp_connection_lock_lift(&dump->files.lock);
+	sp_freezer_end(&dump->freezer);
 	thaw(dump, SP_RELEASE_RUN);
 	sp_tree_release(&dump->tree);
 	sp_file_table_release(&dump->files);
@@ -448,17 +531,14 @@ static void release(struct dump *dump)
 		sp_checkpoint_abandon(&dump->writer);
 }
 
-static int attempt(const struct sp_dump_options *options, struct sp_cut *cut, bool again,
+static int attempt(const struct sp_dump_options *options, struct sp_cuts *cuts, bool again,
                    struct sp_dump_result *result, struct sp_error *err)
 {
 	struct dump dump = {
 	        .options = options,
 	        .result = result,
-	        .cut = cut,
+	        .cuts = cuts,
 	        .again = again,
-	        .hold_uffd = -1,
-	        .stash = SP_STASH_NONE,
-	        .held = {SP_ARRAY_OF(struct sp_range), SP_ARRAY_OF(struct sp_range)},
 	};
 	int rc;
 
@@ -466,39 +546,69 @@ static int attempt(const struct sp_dump_options *options, struct sp_cut *cut, bo
 	sp_file_table_init(&dump.files);
 	sp_tree_init(&dump.tree, options->pid);
 	rc = prepare(&dump, err);
-	dump.may_hold = cut->session.backend == SP_SESSION_SCAN && !again &&
-	                options->after == SP_RELEASE_RUN && !options->before_release.call;
+	dump.may_hold = !again && options->after == SP_RELEASE_RUN && !options->hook.call;
 	if (!rc)
 		rc = options->memory_only ? save_memory_only(&dump, err) : save_program(&dump, err);
 	release(&dump);
 	return rc;
 }
 
-int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result,
-            struct sp_error *err)
+static int attempts(const struct sp_dump_options *options, struct sp_dump_result *result,
+                    struct sp_error *err)
 {
-	uint64_t started = sp_now_ns(), deadline = started + options->timeout_ns;
-	sp_cleanup_cut struct sp_cut own;
-	struct sp_cut *cut = options->chain ? options->chain : &own;
+	uint64_t deadline = sp_now_ns() + options->timeout_ns;
+	sp_cleanup_cuts struct sp_cuts own = SP_CUTS_NONE;
+	struct sp_cuts *cuts = options->chain ? options->chain : &own;
 	int rc;
 
-	sp_cut_init(&own);
-	rc = attempt(options, cut, false, result, err);
+	rc = attempt(options, cuts, false, result, err);
 	while (rc == -SP_NOT_YET && sp_now_ns() < deadline && !sp_interrupt_check(err)) {
 		const struct timespec pause = {.tv_nsec = NOT_YET_PAUSE_NS};
 
 		*err = (struct sp_error){0};
 		nanosleep(&pause, NULL);
-		rc = attempt(options, cut, cut->active, result, err);
+		rc = attempt(options, cuts, true, result, err);
 	}
-	if (rc == -ESTALE && cut->active) {
+	if (rc == -ESTALE) {
 		sp_warn(options->log, "%s: saved once more, and stopped for longer", err->message);
 		*err = (struct sp_error){0};
-		rc = attempt(options, cut, true, result, err);
+		rc = attempt(options, cuts, true, result, err);
 	}
+	return rc;
+}
+
+static bool has_ended(pid_t pid)
+{
+	struct sp_stat stat;
+
+	return sp_stat_read(pid, sp_living_thread(pid), &stat, NULL) || sp_stat_has_ended(&stat);
+}
+
+/* Who has ended is missed in one way or another, maybe before its last step. */
+static bool is_end_of(pid_t pid, int rc)
+{
+	if (rc != -ESRCH && rc != -ENOENT && rc != -EIO && rc != -EFAULT)
+		return false;
+	for (unsigned ms = 0; ms < ENDING_MS; ms++) {
+		if (has_ended(pid))
+			return true;
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	return false;
+}
+
+int sp_dump(const struct sp_dump_options *options, struct sp_dump_result *result,
+            struct sp_error *err)
+{
+	struct sp_process_name name = sp_process_name(options->pid);
+	bool lived = !has_ended(options->pid);
+	uint64_t started = sp_now_ns();
+	int rc = attempts(options, result, err);
+
 	if (rc == -EINTR && sp_interrupt_check(err))
-		return sp_error_context(err, "%s runs on, and nothing was saved",
-		                        sp_process_name(options->pid).text);
+		return sp_error_context(err, "%s runs on, and nothing was saved", name.text);
+	if (lived && is_end_of(options->pid, rc))
+		return sp_fail(err, ESRCH, "%s has ended before it was saved", name.text);
 	if (rc)
 		return rc;
 	result->total_ns = sp_now_ns() - started;

@@ -12,11 +12,13 @@
 #include "base/clock.h"
 #include "mem/memory.h"
 #include "mem/page_scan.h"
+#include "proc/maps.h"
 #include "remote/userfaultfd.h"
 #include "track/hold.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 /* Copying more than this takes longer than to make the program wait for its first writes. */
 #define HOLD_MIN (8ULL << 20)
@@ -24,54 +26,94 @@
 #define PROTECT_ENOUGH (1ULL << 20)
 #define PROTECT_ROUNDS 8
 
-bool sp_dump_is_worth_holding(const struct dump *dump, uint64_t size)
+bool sp_dump_is_worth_holding(const struct task *task, uint64_t size)
 {
-	return dump->may_hold && size > HOLD_MIN;
+	return task->holding.stash.memory >= 0 && size > HOLD_MIN;
 }
 
-static void tell_why_not(const struct dump *dump, const struct sp_error *why)
+static void tell_why_not(const struct dump *dump, const struct task *task,
+                         const struct sp_error *why)
 {
-	sp_verbose(dump->options->log, "all memory is saved in the freeze: %s", why->message);
+	sp_verbose(dump->options->log, "all memory of process %d is saved in the freeze: %s",
+	           task->process.pid, why->message);
 }
 
-static int open_hold(struct dump *dump, int uffd, const struct sp_array *areas,
+/* To make a file may take milliseconds, when the file system is just writing its journal. */
+void sp_dump_expect_to_hold(struct dump *dump, struct task *task)
+{
+	struct holding *holding = &task->holding;
+	int rc;
+
+	if (!dump->may_hold || task->written <= HOLD_MIN || holding->stash.memory >= 0 ||
+	    task->cut->session.backend != SP_SESSION_SCAN)
+		return;
+	rc = sp_stash_open(&holding->stash, dump->writer.dirfd);
+	if (rc == 0)
+		return;
+	sp_stash_close(&holding->stash);
+	sp_verbose(dump->options->log,
+	           "all memory of process %d is saved in the freeze: cannot make a file for pages: "
+	           "%s",
+	           task->process.pid, strerror(-rc));
+}
+
+static int open_hold(struct task *task, int uffd, const struct sp_array *areas,
                      struct sp_error *err)
 {
 	const struct sp_hold_request request = {
-	        .pid = sp_dump_root(dump)->process.pid,
+	        .pid = task->process.pid,
 	        .uffd = uffd,
-	        .asynchronous = dump->cut->session.memory,
-	        .stash = &dump->stash,
+	        .asynchronous = task->cut->session.memory,
+	        .stash = &task->holding.stash,
 	        .areas = areas,
 	};
 
-	return sp_hold_open(&dump->hold, &request, err);
+	return sp_hold_open(&task->holding.hold, &request, err);
 }
 
 /* --- in advance --- */
 
-void sp_dump_disarm(struct dump *dump)
+void sp_dump_disarm(struct task *task)
 {
-	if (!dump->armed)
+	struct holding *holding = &task->holding;
+
+	if (!holding->armed)
 		return;
-	dump->armed = false;
-	sp_array_clear(&dump->cut->aside);
-	sp_array_clear(&dump->held.pages);
-	dump->stash = sp_hold_take_stash(dump->hold);
-	sp_hold_end(sp_steal_ptr(&dump->hold));
+	holding->armed = false;
+	sp_array_clear(&task->cut->aside);
+	sp_array_clear(&holding->listed.pages);
+	holding->stash = sp_hold_take_stash(holding->hold);
+	sp_hold_end(sp_steal_ptr(&holding->hold));
 }
 
 /* A thread that ends leaves word of it in memory, which must not be protected: see track/hold.h. */
-static void thread_is_ending(void *context)
+static void thread_is_ending(void *task)
 {
-	sp_dump_disarm(context);
+	sp_dump_disarm(task);
 }
+
+/* Those that are watched wait for us with each signal, whichever of them is being protected. */
+static void attend_all(struct dump *dump)
+{
+	for (size_t i = 0; i < dump->tree.tasks.count; i++) {
+		struct task *task = sp_tree_task(&dump->tree, i);
+
+		if (task->process.watched && !sp_process_attend(&task->process))
+			sp_dump_disarm(task);
+	}
+}
+
+struct attention {
+	struct dump *dump;
+	const struct task *task;
+};
 
 static bool attend(void *context)
 {
-	struct dump *dump = context;
+	const struct attention *attention = context;
 
-	return sp_process_attend(&sp_dump_root(dump)->process) && dump->armed;
+	attend_all(attention->dump);
+	return attention->task->holding.armed;
 }
 
 static int add_populated(void *context, struct sp_range run, uint64_t categories,
@@ -82,12 +124,13 @@ static int add_populated(void *context, struct sp_range run, uint64_t categories
 }
 
 /* Only pages that are there: to protect one that is not takes a page table. */
-static int protect_populated(struct dump *dump, const struct sp_array *written,
+static int protect_populated(struct dump *dump, struct task *task, const struct sp_array *written,
                              struct sp_error *err)
 {
 	sp_cleanup(sp_page_scan_close) struct sp_page_scan scan = {.pagemap = -1};
 	sp_cleanup_array struct sp_array populated = SP_ARRAY_OF(struct sp_range);
-	int rc = sp_page_scan_open(&scan, sp_dump_root(dump)->process.pid, err);
+	struct attention attention = {dump, task};
+	int rc = sp_page_scan_open(&scan, sp_process_living(&task->process), err);
 
 	for (size_t i = 0; i < written->count && rc >= 0; i++)
 		rc = sp_page_scan_walk(&scan, *(struct sp_range *)sp_array_at(written, i),
@@ -95,123 +138,187 @@ static int protect_populated(struct dump *dump, const struct sp_array *written,
 	if (rc < 0)
 		return rc;
 	sp_ranges_normalize(&populated);
-	rc = sp_hold_protect(dump->hold, &populated, attend, dump);
+	rc = sp_hold_protect(task->holding.hold, &populated, attend, &attention);
 	return rc < 0 ? sp_fail_errno(err, -rc, "cannot protect memory") : 0;
 }
 
-/* What is there of the pages that were written, as a layer; those with contents are to be held. */
-static int list_written(struct dump *dump, const struct sp_array *written,
+/* What is there of the pages that were written, into the layer; those with contents are to be held. */
+static int list_written(struct dump *dump, struct task *task, const struct sp_array *written,
                         struct sp_memory_list *list, struct sp_error *err)
 {
-	struct task *root = sp_dump_root(dump);
+	struct sp_array *pages = &task->holding.listed.pages;
 	const struct sp_memory_selection selection = {
 	        .changed = written,
 	        .changed_only = true,
 	        .running = !dump->frozen,
 	        .list = list,
-	        .aside = &dump->cut->aside,
+	        .aside = &task->cut->aside,
 	        .aside_only = true,
 	};
-	/* In the freeze, what else there is has just been added to this layer. */
-	int rc = dump->frozen ? sp_page_writer_next_layer(dump->writer.pages, err) : 0;
+	int rc = sp_memory_save(sp_process_living(&task->process), &task->vmas, &selection,
+	                        dump->writer.pages, task->memory_object, err);
 
-	if (!rc)
-		rc = sp_memory_save(root->process.pid, &root->vmas, &selection, dump->writer.pages,
-		                    root->memory_object, err);
-	sp_ranges_subtract(&dump->held.pages, written);
-	sp_ranges_add_all(&dump->held.pages, &list->pages);
-	sp_ranges_normalize(&dump->held.pages);
-	return rc || dump->frozen ? rc : sp_page_writer_next_layer(dump->writer.pages, err);
+	sp_ranges_subtract(pages, written);
+	sp_ranges_add_all(pages, &list->pages);
+	sp_ranges_normalize(pages);
+	return rc;
 }
 
-/* Protects again what was written since the last round. `*size` becomes its bytes. */
-static int protect_round(struct dump *dump, const struct sp_array *written, uint64_t *size,
-                         struct sp_error *err)
+/* Protects again what was written since the last round, and adds the bytes to `*size`. */
+static int protect_round(struct dump *dump, struct task *task, const struct sp_array *written,
+                         uint64_t *size, struct sp_error *err)
 {
 	struct sp_memory_list list = {SP_ARRAY_OF(struct sp_range), SP_ARRAY_OF(struct sp_range)};
-	int rc = dump->frozen ? 0 : protect_populated(dump, written, err);
+	int rc = dump->frozen ? 0 : protect_populated(dump, task, written, err);
 
 	if (!rc)
-		rc = list_written(dump, written, &list, err);
+		rc = list_written(dump, task, written, &list, err);
 	if (!rc && dump->frozen) {
-		rc = sp_hold_protect(dump->hold, &list.pages, NULL, NULL);
+		rc = sp_hold_protect(task->holding.hold, &list.pages, NULL, NULL);
 		if (rc < 0)
 			sp_fail_errno(err, -rc, "cannot protect memory");
 	}
-	*size = sp_ranges_total(&list.pages);
+	*size += sp_ranges_total(&list.pages);
 	sp_array_release(&list.pages);
 	sp_array_release(&list.areas);
 	return rc;
 }
 
-static int protect_written(struct dump *dump, uint64_t *size, struct sp_error *err)
+static int protect_written(struct dump *dump, struct task *task, uint64_t *size,
+                           struct sp_error *err)
 {
 	sp_cleanup_array struct sp_array written = SP_ARRAY_OF(struct sp_range);
-	int rc = sp_hold_written(dump->hold, &written);
+	int rc = sp_hold_written(task->holding.hold, &written);
 
 	return rc < 0 ? sp_fail_errno(err, -rc, "cannot look for written memory")
-	              : protect_round(dump, &written, size, err);
+	              : protect_round(dump, task, &written, size, err);
 }
 
+static void give_up(const struct dump *dump, struct task *task, const struct sp_error *why)
+{
+	sp_verbose(dump->options->log, "memory of process %d is protected in the freeze: %s",
+	           task->process.pid, why->message);
+	sp_dump_disarm(task);
+}
+
+/* The first time, all of it. */
+static void protect(struct dump *dump, struct task *task, bool first, uint64_t *size)
+{
+	struct attention attention = {dump, task};
+	struct sp_error failure = {0};
+	int rc = 0;
+
+	if (!attend(&attention))
+		rc = sp_fail(&failure, ECANCELED, "it ends a thread");
+	if (!rc)
+		rc = first ? protect_round(dump, task, &task->holding.areas, size, &failure)
+		           : protect_written(dump, task, size, &failure);
+	if (rc)
+		give_up(dump, task, &failure);
+}
+
+/* One round over all processes is one layer of the page store. */
 static int protect_in_rounds(struct dump *dump, struct sp_error *err)
 {
-	uint64_t size = 0, before;
-	int rounds = 1, rc = protect_round(dump, &dump->cut->aside, &size, err);
+	uint64_t size = UINT64_MAX, before;
+	int rc, rounds = 0;
 
 	do {
 		before = size;
-		if (!rc && !attend(dump))
-			rc = sp_fail(err, ECANCELED, "the program ends a thread");
-		if (!rc)
-			rc = protect_written(dump, &size, err);
-		if (!rc)
-			sp_verbose(dump->options->log, "round %d of protecting: %" PRIu64 " KiB",
-			           ++rounds, size >> 10);
+		size = 0;
+		for (size_t i = 0; i < dump->tree.tasks.count; i++) {
+			struct task *task = sp_tree_task(&dump->tree, i);
+
+			if (task->holding.armed)
+				protect(dump, task, rounds == 0, &size);
+		}
+		rc = sp_page_writer_next_layer(dump->writer.pages, err);
+		sp_verbose(dump->options->log, "round %d of protecting: %" PRIu64 " KiB", ++rounds,
+		           size >> 10);
 	} while (!rc && size > PROTECT_ENOUGH && size < before && rounds < PROTECT_ROUNDS);
 	return rc;
 }
 
-static int arm(struct dump *dump, const struct sp_array *areas, struct sp_error *err)
+/*
+ * The list is as old as the last round. To take over what is only a part of a mapping by now would cut that
+ * in two, and mremap(2) of both would fail.
+ */
+static int check_areas(pid_t pid, const struct sp_array *areas, struct sp_error *err)
 {
-	struct task *root = sp_dump_root(dump);
-	pid_t pid = root->process.pid;
-	uint64_t deadline = sp_now_ns() + dump->options->timeout_ns;
-	int rc = sp_userfaultfd_of(pid, &root->foothold, sp_remote_userfaultfd_for_kernel, deadline,
-	                           err);
+	sp_cleanup_array struct sp_array maps = SP_ARRAY_OF(struct sp_map);
+	int rc = sp_maps_read(pid, &maps, err);
+	size_t next = 0;
 
-	if (rc >= 0)
-		rc = open_hold(dump, rc, areas, err);
-	if (rc < 0)
-		return rc;
-	dump->armed = true;
-	sp_ranges_add_all(&dump->cut->aside, areas);
-	rc = sp_process_watch(&root->process, pid, err);
-	root->process.ending = thread_is_ending;
-	root->process.ending_context = dump;
-	return rc < 0 ? rc : protect_in_rounds(dump, err);
+	for (size_t i = 0; i < areas->count && rc == 0; i++) {
+		const struct sp_range *area = sp_array_at(areas, i);
+		const struct sp_map *map = NULL;
+
+		while (next < maps.count && (!map || map->range.start < area->start))
+			map = sp_array_at(&maps, next++);
+		if (!map || map->range.start != area->start || map->range.end != area->end)
+			rc = sp_fail(err, ESTALE, "it changes the mapping at 0x%" PRIx64,
+			             area->start);
+	}
+	return rc;
 }
 
-bool sp_dump_arm(struct dump *dump)
+static int arm(struct dump *dump, struct task *task, struct sp_error *err)
 {
-	sp_cleanup_array struct sp_array areas = SP_ARRAY_OF(struct sp_range);
-	struct task *root = sp_dump_root(dump);
-	struct sp_error failure = {0};
+	pid_t pid = task->process.pid;
+	uint64_t deadline = sp_now_ns() + dump->options->timeout_ns;
+	sp_cleanup_close int uffd = -1;
+	int rc;
 
-	for (size_t i = 0; i < root->vmas.count; i++) {
-		const struct sp_vma *vma = sp_array_at(&root->vmas, i);
+	/* Looked for again in the stop, if in vain. */
+	if (!task->foothold.instruction)
+		sp_foothold_find(pid, (struct sp_range){0}, &task->foothold, NULL);
+	rc = sp_userfaultfd_of(pid, &task->foothold, sp_remote_userfaultfd_for_kernel, deadline,
+	                       err);
+	if (rc < 0)
+		return rc;
+	uffd = rc;
+	rc = check_areas(pid, &task->holding.areas, err);
+	if (rc == 0)
+		rc = open_hold(task, sp_steal_fd(&uffd), &task->holding.areas, err);
+	if (rc < 0)
+		return rc;
+	task->holding.armed = true;
+	sp_ranges_add_all(&task->cut->aside, &task->holding.areas);
+	rc = sp_process_watch(&task->process, pid, err);
+	task->process.ending = thread_is_ending;
+	task->process.ending_context = task;
+	return rc < 0 ? rc : 0;
+}
 
-		if (sp_memory_is_worth_holding(vma, &dump->cut->changed))
-			sp_array_append(&areas, &vma->range);
+bool sp_dump_will_arm(struct task *task, uint64_t most)
+{
+	struct sp_array *areas = &task->holding.areas;
+
+	for (size_t i = 0; i < task->vmas.count; i++) {
+		const struct sp_vma *vma = sp_array_at(&task->vmas, i);
+
+		if (sp_memory_is_worth_holding(vma, &task->cut->changed, most))
+			sp_array_append(areas, &vma->range);
 	}
-	if (!areas.count)
-		return false;
-	sp_cut_not_saved(dump->cut);
-	if (arm(dump, &areas, &failure) < 0) {
-		sp_verbose(dump->options->log, "memory is protected in the freeze: %s",
-		           failure.message);
-		sp_dump_disarm(dump);
+	if (areas->count)
+		sp_cut_not_saved(task->cut);
+	return areas->count > 0;
+}
+
+int sp_dump_arm_all(struct dump *dump, struct sp_error *err)
+{
+	bool armed = false;
+
+	for (size_t i = 0; i < dump->tree.tasks.count; i++) {
+		struct task *task = sp_tree_task(&dump->tree, i);
+		struct sp_error failure = {0};
+
+		attend_all(dump);
+		if (task->holding.areas.count && arm(dump, task, &failure) < 0)
+			give_up(dump, task, &failure);
+		armed |= task->holding.armed;
 	}
-	return true;
+	return armed ? protect_in_rounds(dump, err) : 0;
 }
 
 /* --- in the freeze --- */
@@ -220,73 +327,125 @@ bool sp_dump_arm(struct dump *dump)
  * Before the pages are looked at: whether much has to be read. What cannot be held is read in the
  * freeze.
  */
-void sp_dump_prepare_hold(struct dump *dump)
+void sp_dump_prepare_hold(struct dump *dump, struct task *task)
 {
 	struct sp_error failure = {0};
 
-	if (dump->armed || !sp_dump_is_worth_holding(dump, sp_ranges_total(&dump->cut->changed)))
+	if (!sp_task_is_tracked(task) || task->holding.armed || task->shares_memory ||
+	    !sp_dump_is_worth_holding(task, sp_ranges_total(&task->cut->changed)))
 		return;
-	dump->hold_uffd = sp_remote_userfaultfd_for_kernel(&sp_dump_root(dump)->remote, &failure);
-	if (dump->hold_uffd < 0)
-		tell_why_not(dump, &failure);
+	task->holding.uffd = sp_remote_userfaultfd_for_kernel(&task->remote, &failure);
+	if (task->holding.uffd < 0)
+		tell_why_not(dump, task, &failure);
 }
 
 /* The pages are protected, unless that was not begun in advance. */
-static int protect_all(struct dump *dump, struct sp_error *err)
+static int protect_all(struct dump *dump, struct task *task, struct sp_error *err)
 {
+	struct holding *holding = &task->holding;
 	uint64_t *size = &dump->result->protected_bytes;
 	int rc;
 
-	if (dump->armed)
-		return protect_written(dump, size, err);
-	*size = sp_ranges_total(&dump->held.pages);
-	rc = open_hold(dump, sp_steal_fd(&dump->hold_uffd), &dump->held.areas, err);
+	if (holding->armed)
+		return protect_written(dump, task, size, err);
+	*size += sp_ranges_total(&holding->listed.pages);
+	rc = open_hold(task, sp_steal_fd(&holding->uffd), &holding->listed.areas, err);
 	if (rc == 0)
-		rc = sp_hold_protect(dump->hold, &dump->held.pages, NULL, NULL);
+		rc = sp_hold_protect(holding->hold, &holding->listed.pages, NULL, NULL);
 	return rc < 0 && !err->code ? sp_fail_errno(err, -rc, "cannot protect memory") : rc;
 }
 
-static bool begin_hold(struct dump *dump)
+static void begin_hold(struct dump *dump, struct task *task)
 {
+	struct holding *holding = &task->holding;
 	struct sp_error failure = {0};
-	int rc = protect_all(dump, &failure);
+	int rc = protect_all(dump, task, &failure);
 
-	dump->armed = false;
-	sp_array_clear(&dump->cut->aside);
+	holding->armed = false;
+	sp_array_clear(&task->cut->aside);
 	if (rc == 0)
-		rc = sp_hold_begin(dump->hold, &dump->held.pages, &sp_dump_root(dump)->last_words,
+		rc = sp_hold_begin(holding->hold, &holding->listed.pages, &task->last_words,
 		                   &failure);
 	if (rc == 0)
-		return true;
-	tell_why_not(dump, &failure);
-	sp_hold_end(sp_steal_ptr(&dump->hold));
+		return;
+	tell_why_not(dump, task, &failure);
+	sp_hold_end(sp_steal_ptr(&holding->hold));
+}
+
+static bool is_armed(const struct dump *dump)
+{
+	for (size_t i = 0; i < dump->tree.tasks.count; i++)
+		if (sp_tree_task(&dump->tree, i)->holding.armed)
+			return true;
 	return false;
 }
 
 /* Holds the pages that were listed if they are many, or else saves them now. */
 int sp_dump_hold_pages(struct dump *dump, struct sp_error *err)
 {
-	const struct task *root = sp_dump_root(dump);
-	bool held =
-	        (dump->armed || sp_ranges_total(&dump->held.pages) > HOLD_MIN) && begin_hold(dump);
-	int rc = dump->held.pages.count ? sp_page_writer_next_layer(dump->writer.pages, err) : 0;
+	const struct tree *tree = &dump->tree;
+	uint64_t listed = 0;
+	int rc = is_armed(dump) ? sp_page_writer_next_layer(dump->writer.pages, err) : 0;
 
-	return rc || held ? rc
-	                  : sp_memory_save_listed(root->process.pid, &dump->held.pages, NULL,
-	                                          dump->writer.pages, root->memory_object, err);
+	for (size_t i = 0; i < tree->tasks.count; i++) {
+		struct task *task = sp_tree_task(tree, i);
+		const struct sp_array *pages = &task->holding.listed.pages;
+
+		if (!rc && (task->holding.armed || sp_ranges_total(pages) > HOLD_MIN))
+			begin_hold(dump, task);
+		listed += pages->count;
+	}
+	if (!rc && listed)
+		rc = sp_page_writer_next_layer(dump->writer.pages, err);
+	for (size_t i = 0; i < tree->tasks.count && !rc; i++) {
+		const struct task *task = sp_tree_task(tree, i);
+
+		if (!task->holding.hold)
+			rc = sp_memory_save_listed(sp_process_living(&task->process),
+			                           &task->holding.listed.pages, NULL,
+			                           dump->writer.pages, task->memory_object, err);
+	}
+	return rc;
 }
 
 /* --- while the program runs --- */
 
+static int save_held(struct dump *dump, struct task *task, struct sp_error *err)
+{
+	struct holding *holding = &task->holding;
+	const struct sp_page_source source = {.read = sp_hold_read, .context = holding->hold};
+	int rc = sp_memory_save_listed(sp_process_living(&task->process), &holding->listed.pages,
+	                               &source, dump->writer.pages, task->memory_object, err);
+
+	dump->result->held_bytes += sp_ranges_total(&holding->listed.pages);
+	dump->result->held_writes += sp_hold_faults(holding->hold);
+	sp_hold_end(sp_steal_ptr(&holding->hold));
+	return rc;
+}
+
 int sp_dump_save_held(struct dump *dump, struct sp_error *err)
 {
-	const struct task *root = sp_dump_root(dump);
-	const struct sp_page_source source = {.read = sp_hold_read, .context = dump->hold};
-	int rc = sp_memory_save_listed(root->process.pid, &dump->held.pages, &source,
-	                               dump->writer.pages, root->memory_object, err);
+	int rc = 0;
 
-	dump->result->held_bytes = sp_ranges_total(&dump->held.pages);
-	dump->result->held_writes = sp_hold_faults(dump->hold);
-	sp_hold_end(sp_steal_ptr(&dump->hold));
+	for (size_t i = 0; i < dump->tree.tasks.count && !rc; i++) {
+		struct task *task = sp_tree_task(&dump->tree, i);
+
+		if (task->holding.hold)
+			rc = save_held(dump, task, err);
+	}
 	return rc;
+}
+
+void sp_dump_end_hold(struct task *task)
+{
+	struct holding *holding = &task->holding;
+
+	sp_dump_disarm(task);
+	sp_hold_end(sp_steal_ptr(&holding->hold));
+	sp_close_scope(&holding->uffd);
+	holding->uffd = -1;
+	sp_stash_close(&holding->stash);
+	sp_array_release(&holding->areas);
+	sp_array_release(&holding->listed.pages);
+	sp_array_release(&holding->listed.areas);
 }

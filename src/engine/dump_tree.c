@@ -11,36 +11,45 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/interrupt.h"
-#include "kinds/sharing.h"
 #include "proc/children.h"
 #include "proc/stat.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 /* Between two looks at a process that is about to end. */
 #define ENDING_PAUSE_NS 1000000
 
 /* --- who there is --- */
 
-static struct task *add_task(struct tree *tree, pid_t pid)
+static struct task *new_task(pid_t pid)
 {
 	struct task *task = sp_alloc(sizeof(*task));
 
 	*task = (struct task){
-	        .process = {.pid = pid, .pidfd = -1},
+	        .process = {.pid = pid, .living = sp_living_thread(pid), .pidfd = -1},
 	        .vmas = SP_ARRAY_OF(struct sp_vma),
+	        .written = UINT64_MAX,
 	        .last_words = SP_ARRAY_OF(remote_addr),
+	        .holding =
+	                {
+	                        .areas = SP_ARRAY_OF(struct sp_range),
+	                        .uffd = -1,
+	                        .stash = SP_STASH_NONE,
+	                        .listed = {SP_ARRAY_OF(struct sp_range),
+	                                   SP_ARRAY_OF(struct sp_range)},
+	                },
 	};
-	sp_array_append(&tree->tasks, &task);
+	task->memory_of = task;
 	return task;
 }
 
-static void drop_last_task(struct tree *tree)
+static void free_task(struct task *task)
 {
-	struct task *task = sp_tree_task(tree, --tree->tasks.count);
-
+	sp_dump_end_hold(task);
 	sp_remote_close(&task->remote, NULL);
 	sp_process_forget(&task->process);
 	sp_vma_list_release(&task->vmas);
@@ -49,34 +58,70 @@ static void drop_last_task(struct tree *tree)
 	free(task);
 }
 
+static struct task *add_task(struct tree *tree, pid_t pid)
+{
+	struct task *task = new_task(pid);
+
+	sp_array_append(&tree->tasks, &task);
+	return task;
+}
+
+/* As it was listed, or new; not among the tasks. */
+static struct task *find_or_make_task(struct tree *tree, pid_t pid)
+{
+	for (size_t i = 0; i < tree->listed.count; i++) {
+		struct task *task = sp_array_pointer(&tree->listed, i);
+
+		if (task->process.pid != pid)
+			continue;
+		sp_array_remove(&tree->listed, i);
+		return task;
+	}
+	return new_task(pid);
+}
+
+static void free_all(struct sp_array *tasks)
+{
+	for (size_t i = 0; i < tasks->count; i++)
+		free_task(sp_array_pointer(tasks, i));
+	sp_array_release(tasks);
+}
+
 void sp_tree_init(struct tree *tree, pid_t root)
 {
-	*tree = (struct tree){SP_ARRAY_OF(struct task *), SP_ARRAY_OF(pid_t)};
+	*tree = (struct tree){
+	        .tasks = SP_ARRAY_OF(struct task *),
+	        .ended = SP_ARRAY_OF(pid_t),
+	        .listed = SP_ARRAY_OF(struct task *),
+	};
 	add_task(tree, root);
 }
 
 void sp_tree_release(struct tree *tree)
 {
-	while (tree->tasks.count)
-		drop_last_task(tree);
-	sp_array_release(&tree->tasks);
+	free_all(&tree->tasks);
+	free_all(&tree->listed);
 	sp_array_release(&tree->ended);
 }
 
-void sp_tree_forget(struct tree *tree)
+void sp_tree_drop(struct tree *tree, size_t index)
 {
-	while (tree->tasks.count > 1)
-		drop_last_task(tree);
-	sp_array_clear(&tree->ended);
-	sp_process_forget(&sp_tree_root(tree)->process);
+	free_task(sp_tree_task(tree, index));
+	sp_array_remove(&tree->tasks, index);
 }
 
-static bool is_task(const struct tree *tree, pid_t pid)
+void sp_tree_pids(const struct tree *tree, struct sp_array *pids)
+{
+	for (size_t i = 0; i < tree->tasks.count; i++)
+		sp_array_append(pids, &sp_tree_task(tree, i)->process.pid);
+}
+
+static struct task *find_task(const struct tree *tree, pid_t pid)
 {
 	for (size_t i = 0; i < tree->tasks.count; i++)
 		if (sp_tree_task(tree, i)->process.pid == pid)
-			return true;
-	return false;
+			return sp_tree_task(tree, i);
+	return NULL;
 }
 
 static bool is_known(const struct tree *tree, pid_t pid)
@@ -84,7 +129,65 @@ static bool is_known(const struct tree *tree, pid_t pid)
 	for (size_t i = 0; i < tree->ended.count; i++)
 		if (sp_tree_ended(tree, i) == pid)
 			return true;
-	return is_task(tree, pid);
+	return find_task(tree, pid) != NULL;
+}
+
+/* --- while they run --- */
+
+static bool can_be_listed(const struct tree *tree, pid_t pid)
+{
+	struct sp_stat stat;
+
+	return pid != getpid() && !is_known(tree, pid) &&
+	       !sp_stat_read(pid, sp_living_thread(pid), &stat, NULL) && !sp_stat_has_ended(&stat);
+}
+
+static void list_sharers(const struct tree *tree, struct sp_array *sharers)
+{
+	for (size_t i = 0; i < tree->tasks.count; i++) {
+		const struct sp_process *process = &sp_tree_task(tree, i)->process;
+
+		*(struct sp_sharer *)sp_array_push(sharers) =
+		        (struct sp_sharer){process->pid, sp_process_living(process)};
+	}
+}
+
+/* They are met in the freeze: their memory is copied, and tracked, with that of another. */
+static void drop_sharers(struct tree *tree)
+{
+	sp_cleanup_array struct sp_array sharers = SP_ARRAY_OF(struct sp_sharer);
+	sp_cleanup_array struct sp_array sharing = SP_ARRAY_OF(struct sp_sharing);
+
+	list_sharers(tree, &sharers);
+	sp_sharing_find_memory(&sharers, &sharing);
+	for (size_t i = sharing.count; i-- > 0;)
+		if (((struct sp_sharing *)sp_array_at(&sharing, i))->memory)
+			sp_tree_drop(tree, i);
+}
+
+void sp_tree_list(struct tree *tree)
+{
+	for (size_t i = 0; i < tree->tasks.count; i++) {
+		sp_cleanup_array struct sp_array children = SP_ARRAY_OF(pid_t);
+
+		sp_children_read(sp_tree_task(tree, i)->process.pid, &children, NULL);
+		for (size_t j = 0; j < children.count; j++) {
+			pid_t pid = *(pid_t *)sp_array_at(&children, j);
+
+			if (can_be_listed(tree, pid))
+				add_task(tree, pid);
+		}
+	}
+	drop_sharers(tree);
+}
+
+/* One that is about to has no memory any more, and ESRCH says so. */
+bool sp_tree_has_lost(pid_t pid, int code)
+{
+	struct sp_stat stat;
+
+	return code == -ESRCH || sp_stat_read(pid, sp_living_thread(pid), &stat, NULL) ||
+	       sp_stat_has_ended(&stat);
 }
 
 /* --- stopping all --- */
@@ -103,24 +206,33 @@ static void note_ended(struct tree *tree, pid_t pid)
 		nanosleep(&(struct timespec){.tv_nsec = ENDING_PAUSE_NS}, NULL);
 }
 
+static int stop_task(struct task *task, uint64_t deadline_ns, struct sp_error *err)
+{
+	struct sp_process *process = &task->process;
+
+	return process->watched ? sp_process_stop(process, deadline_ns, err)
+	                        : sp_process_seize(process, process->pid, deadline_ns, err);
+}
+
 /* What serves the root serves its child, more often than not; if not, that is seen in time. */
 static int stop_child(struct tree *tree, pid_t pid, uint64_t deadline_ns, struct sp_error *err)
 {
-	struct sp_process process;
-	struct task *task;
-	int rc = sp_process_seize(&process, pid, deadline_ns, err);
+	struct task *task = find_or_make_task(tree, pid);
+	int rc = stop_task(task, deadline_ns, err);
 
+	if (!rc) {
+		if (!task->foothold.instruction)
+			task->foothold = sp_tree_root(tree)->foothold;
+		sp_array_append(&tree->tasks, &task);
+		return 0;
+	}
+	free_task(task);
 	if (rc == -ESRCH && sp_now_ns() < deadline_ns) {
 		note_ended(tree, pid);
 		*err = (struct sp_error){0};
-		return 0;
+		rc = 0;
 	}
-	if (rc)
-		return rc;
-	task = add_task(tree, pid);
-	task->process = process;
-	task->foothold = sp_tree_root(tree)->foothold;
-	return 0;
+	return rc;
 }
 
 /* The children of one process that are not known yet. Returns how many there were, or an error. */
@@ -165,50 +277,109 @@ static int stop_new(struct tree *tree, uint64_t deadline_ns, struct sp_error *er
 	return found;
 }
 
-/*
- * One that was killed while the others were stopped: its children are those of somebody else now, and
- * what was read is no tree.
- */
-static int check_parents(const struct tree *tree, struct sp_error *err)
+/* One of the stopped was killed. Its parent, and nobody else, learns of that when we have. */
+static void await_end(const struct sp_process *process)
 {
-	for (size_t i = 1; i < tree->tasks.count; i++) {
-		pid_t pid = sp_tree_task(tree, i)->process.pid;
-		struct sp_stat stat;
-		int rc = sp_stat_read(pid, pid, &stat, err);
-
-		if (rc)
-			return rc;
-		if (!is_task(tree, stat.ppid) || sp_stat_has_ended(&stat))
-			return sp_fail(err, EAGAIN,
-			               "%s or its parent was killed while it was being stopped; "
-			               "try again",
-			               sp_process_name(pid).text);
-	}
-	return 0;
+	sp_process_collect_dead(process);
+	if (!sp_process_is_gone(process->pidfd))
+		nanosleep(&(struct timespec){.tv_nsec = ENDING_PAUSE_NS}, NULL);
 }
 
-int sp_tree_check_sharing(const struct tree *tree, struct sp_error *err)
+/*
+ * What became of those that were killed while others still ran: the dead wait for their parents, as
+ * others that have ended, and their children are those of somebody else now. If that is nobody of the
+ * tree, these go on, as orphans do. Returns how many there were; then there is another look to take.
+ */
+static int settle(struct tree *tree)
 {
-	sp_cleanup_array struct sp_array pids = SP_ARRAY_OF(pid_t);
-	int rc = 0;
+	int moved = 0;
 
-	for (size_t i = 0; i < tree->tasks.count; i++)
-		sp_array_append(&pids, &sp_tree_task(tree, i)->process.pid);
+	for (size_t i = 1; i < tree->tasks.count;) {
+		struct task *task = sp_tree_task(tree, i);
+		pid_t pid = task->process.pid;
+		struct sp_stat stat;
+		bool ending = sp_process_is_ending(&task->process);
+
+		if (ending)
+			await_end(&task->process);
+		task->parent =
+		        sp_stat_read(pid, pid, &stat, NULL) ? NULL : find_task(tree, stat.ppid);
+		moved += ending || !task->parent;
+		if (task->parent && (!ending || !sp_process_is_gone(task->process.pidfd))) {
+			i++;
+			continue;
+		}
+		if (task->parent)
+			sp_array_append(&tree->ended, &pid);
+		sp_tree_drop(tree, i);
+	}
+	return moved;
+}
+
+/* Those that have ended and wait for somebody out of the tree by now, or do not wait any more. */
+static void forget_ended(struct tree *tree)
+{
+	pid_t *ended = tree->ended.items;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < tree->ended.count; i++) {
+		struct sp_stat stat;
+
+		if (!sp_stat_read(ended[i], ended[i], &stat, NULL) && find_task(tree, stat.ppid))
+			ended[kept++] = ended[i];
+	}
+	tree->ended.count = kept;
+}
+
+static int check_time(const struct tree *tree, uint64_t deadline_ns, struct sp_error *err)
+{
+	if (sp_now_ns() < deadline_ns)
+		return sp_interrupt_check(err);
+	return sp_fail(
+	        err, ETIMEDOUT,
+	        "%s: its processes were killed faster than they could be stopped; try again, "
+	        "or with a longer --timeout",
+	        sp_process_name(sp_tree_root(tree)->process.pid).text);
+}
+
+int sp_tree_find_sharing(const struct tree *tree, struct sp_error *err)
+{
+	sp_cleanup_array struct sp_array sharers = SP_ARRAY_OF(struct sp_sharer);
+	sp_cleanup_array struct sp_array sharing = SP_ARRAY_OF(struct sp_sharing);
+	int rc;
+
+	list_sharers(tree, &sharers);
 	rc = sp_sharing_check_parent(sp_tree_root(tree)->process.pid, err);
-	return rc ? rc : sp_sharing_check_all(&pids, err);
+	if (!rc)
+		rc = sp_sharing_find(&sharers, &sharing, err);
+	for (size_t i = 0; i < sharing.count && !rc; i++) {
+		struct task *task = sp_tree_task(tree, i);
+
+		task->sharing = *(struct sp_sharing *)sp_array_at(&sharing, i);
+		if (task->sharing.memory)
+			task->memory_of = find_task(tree, task->sharing.memory);
+		task->memory_of->shares_memory |= task->memory_of != task;
+	}
+	return rc;
 }
 
 int sp_tree_stop(struct tree *tree, uint64_t deadline_ns, struct sp_error *err)
 {
-	struct sp_process *root = &sp_tree_root(tree)->process;
-	int rc = root->watched ? sp_process_stop(root, deadline_ns, err)
-	                       : sp_process_seize(root, root->pid, deadline_ns, err);
+	int rc;
 
+	/* All but the root are met again as its descendants, in an order that is that of the tree. */
+	for (size_t i = 1; i < tree->tasks.count; i++)
+		sp_array_append(&tree->listed, sp_array_at(&tree->tasks, i));
+	tree->tasks.count = 1;
+	rc = stop_task(sp_tree_root(tree), deadline_ns, err);
 	if (rc)
 		return rc;
-	while ((rc = stop_new(tree, deadline_ns, err)) > 0)
-		;
-	return rc ? rc : check_parents(tree, err);
+	do
+		rc = stop_new(tree, deadline_ns, err);
+	while (rc > 0 || (!rc && settle(tree) > 0 && !(rc = check_time(tree, deadline_ns, err))));
+	forget_ended(tree);
+	free_all(&tree->listed);
+	return rc;
 }
 
 bool sp_tree_is_ending(const struct tree *tree)
@@ -219,26 +390,6 @@ bool sp_tree_is_ending(const struct tree *tree)
 	return false;
 }
 
-/* --- tracked ones --- */
-
-pid_t sp_tree_child(const struct tree *tree)
-{
-	if (tree->tasks.count > 1)
-		return sp_tree_task(tree, 1)->process.pid;
-	return tree->ended.count ? sp_tree_ended(tree, 0) : 0;
-}
-
-int sp_tree_refuse_tracked(pid_t root, pid_t child, struct sp_error *err)
-{
-	return sp_fail(
-	        err, ENOTSUP,
-	        "%s has children, %s among them, and the writes of single processes only "
-	        "can be tracked so far; save it by a dump without --parent, --track and --live "
-	        "(\"sealpoint track stop %d\" ends its session), or wait until its children "
-	        "have ended, for longer with --timeout",
-	        sp_process_name(root).text, sp_process_name(child).text, root);
-}
-
 /* --- beforehand --- */
 
 /* A child that begins only now is like its parent, and one that has ended is not driven. */
@@ -246,8 +397,9 @@ bool sp_target_survives(pid_t pid)
 {
 	sp_cleanup_array struct sp_array children = SP_ARRAY_OF(pid_t);
 	struct sp_stat stat;
-	bool safe = (!sp_stat_read(pid, pid, &stat, NULL) && sp_stat_has_ended(&stat)) ||
-	            sp_foothold_is_safe(pid);
+	pid_t living = sp_living_thread(pid);
+	bool safe = (!sp_stat_read(pid, living, &stat, NULL) && sp_stat_has_ended(&stat)) ||
+	            sp_foothold_is_safe(living);
 
 	if (safe)
 		sp_children_read(pid, &children, NULL);

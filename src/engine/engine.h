@@ -20,14 +20,29 @@
 #include <limits.h>
 #include <sys/types.h>
 
+/** Moments of a dump or a restore at which somebody else may have something to do. The program stands still. */
+enum sp_moment {
+	SP_MOMENT_NETWORK_LOCK,   /* dump: before TCP connections are locked, if they are saved */
+	SP_MOMENT_NETWORK_UNLOCK, /* before they may go on, after a dump that has failed, too */
+	SP_MOMENT_SAVED,          /* dump: the checkpoint is on disk, and stays */
+	SP_MOMENT_BORN,           /* restore: the processes exist, and nothing else */
+	SP_MOMENT_RESTORED,       /* restore: all is done but the last step */
+};
+
 /**
- * Called when all is done but the last step, and the program still stands still: it may look, and copy, and
- * if it fails the program is let go as if the verb had failed. `call` NULL: nothing is called.
+ * Called at each of these moments with the root process. If it fails, the verb fails, and the program is let go
+ * accordingly; but a dump that ends only warns. `call` NULL: nothing is called.
  */
 struct sp_hook {
-	int (*call)(void *context, pid_t pid, struct sp_error *err);
+	int (*call)(void *context, enum sp_moment moment, pid_t pid, struct sp_error *err);
 	void *context;
 };
+
+static inline int sp_hook_call(const struct sp_hook *hook, enum sp_moment moment, pid_t pid,
+                               struct sp_error *err)
+{
+	return hook->call ? hook->call(hook->context, moment, pid, err) : 0;
+}
 
 /* --- dump --- */
 
@@ -43,11 +58,13 @@ struct sp_dump_options {
 	uint64_t timeout_ns;         /* for stopping the threads */
 	enum sp_cut_session session; /* whether its writes are tracked */
 	const char *parent; /* a checkpoint to stand on, if the session allows it; NULL: none */
-	struct sp_cut
-	        *chain; /* goes on from dump to dump (snapshots); NULL: a cut of this dump's own */
-	bool memory_only; /* a pre-dump: the program is not stopped, and `after` means nothing */
-	/* The checkpoint is on disk, and stays; a program that is to run on waits until then. */
-	struct sp_hook before_release;
+	struct sp_cuts
+	        *chain; /* go on from dump to dump (snapshots); NULL: cuts of this dump's own */
+	struct sp_array *room; /* likewise, for what is read: see sp_page_room_free(); or NULL */
+	bool memory_only;    /* a pre-dump: the program is not stopped, and `after` means nothing */
+	struct sp_hook hook; /* a program that is to run on waits for SP_MOMENT_SAVED */
+	const char *
+	        freeze_cgroup; /* the directory of a control group that is frozen first; NULL: none */
 	struct sp_kind_options kinds;
 	struct sp_log *log;
 };
@@ -125,6 +142,7 @@ int sp_snapshot(const struct sp_snapshot_options *options, struct sp_snapshot_re
 /* --- tracking (tracking.c) --- */
 
 struct sp_tracking_status {
+	pid_t pid;
 	bool tracked;
 	enum sp_session_backend backend;
 	uint8_t id[SP_SESSION_ID_SIZE];
@@ -134,29 +152,38 @@ struct sp_tracking_status {
 	uint64_t written_bytes; /* in them, since the last cut: populated pages only */
 };
 
-/**
- * Begins to track the writes of a process: makes a session, and takes once, so that all mappings
- * are in it. EEXIST if there is a session already. `status` is filled in.
+/*
+ * These are about a process and all its descendants, as they are found while they run. A struct
+ * sp_tracking_status of each is appended to `statuses`, which may be NULL: that of the process first,
+ * those of descendants behind their parents'.
  */
-int sp_tracking_start(pid_t pid, enum sp_session_backend backend, struct sp_tracking_status *status,
+
+/**
+ * Begins to track the writes of each: makes a session, and takes once, so that all mappings are in it.
+ * EEXIST if all have a session already. On failure there are no more sessions than before.
+ */
+int sp_tracking_start(pid_t pid, enum sp_session_backend backend, struct sp_array *statuses,
                       struct sp_error *err);
-int sp_tracking_read_status(pid_t pid, struct sp_tracking_status *status, struct sp_error *err);
-/** Ends the session. ENOENT if there is none. */
-int sp_tracking_stop(pid_t pid, struct sp_error *err);
+int sp_tracking_read_status(pid_t pid, struct sp_array *statuses, struct sp_error *err);
+/** Ends the session of each. ENOENT if there is none. */
+int sp_tracking_stop(pid_t pid, struct sp_array *statuses, struct sp_error *err);
+/** True if this one process has a session. */
+bool sp_tracking_is_on(pid_t pid);
 
 /* --- restore --- */
 
 struct sp_restore_options {
 	const char *directory;
 	bool leave_stopped;  /* with SIGSTOP, before the first instruction of the program */
+	bool sibling;        /* the root becomes a child of our parent, not of us */
 	const char *pidfile; /* written before the program runs; may be NULL */
-	struct sp_hook before_release; /* the program is restored, and not let go yet */
+	struct sp_hook hook;
 	struct sp_kind_options kinds;
 	struct sp_log *log;
 };
 
 struct sp_restore_result {
-	pid_t pid;                  /* of the root, a child of the caller */
+	pid_t pid;                  /* of the root */
 	struct sp_page_stats pages; /* of the whole chain */
 	uint64_t total_ns;
 	uint64_t memory_ns; /* mapping and filling */
@@ -164,7 +191,7 @@ struct sp_restore_result {
 };
 
 /**
- * Brings the processes of a checkpoint back, the root as a child of the calling process, and lets
+ * Brings the processes of a checkpoint back, the root as a child of the calling process or its sibling, and lets
  * them run. On failure no process is left and the checkpoint is untouched.
  */
 int sp_restore(const struct sp_restore_options *options, struct sp_restore_result *result,
@@ -283,6 +310,7 @@ struct sp_facet_change {
 
 struct sp_difference {
 	struct sp_checkpoint *before, *after;
+	const Sealpoint__Process *process_before, *process_after;
 	struct sp_array mappings;         /* struct sp_mapping_change */
 	struct sp_array threads;          /* struct sp_thread_change */
 	struct sp_array descriptors;      /* struct sp_descriptor_change */
@@ -292,10 +320,10 @@ struct sp_difference {
 };
 
 /**
- * Compares two checkpoints of single processes, of one chain or not, by what their chains say.
- * ENOTSUP for a tree.
+ * Compares a process in two checkpoints, of one chain or not, by what their chains say. `pid` 0 is the
+ * only one that there is: ENOTSUP for a tree.
  */
-int sp_diff(const char *before, const char *after, struct sp_difference *difference,
+int sp_diff(const char *before, const char *after, pid_t pid, struct sp_difference *difference,
             struct sp_error *err);
 void sp_difference_release(struct sp_difference *difference);
 

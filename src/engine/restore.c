@@ -15,6 +15,8 @@
 #include "base/limit.h"
 #include "engine/restore_check.h"
 #include "engine/stub.h"
+#include "kinds/connection_lock.h"
+#include "proc/stat.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,13 +27,14 @@
 
 /* --- facets --- */
 
-static const Sealpoint__Thread *thread_record(const struct task *task, size_t index)
+static const Sealpoint__Thread *thread_record(const struct restore_task *task, size_t index)
 {
 	return sp_array_pointer(&task->threads, index);
 }
 
-static int rebuild_facet(struct restore *restore, struct task *task, const struct sp_facet *facet,
-                         const Sealpoint__Thread *thread, struct sp_error *err)
+static int rebuild_facet(struct restore *restore, struct restore_task *task,
+                         const struct sp_facet *facet, const Sealpoint__Thread *thread,
+                         struct sp_error *err)
 {
 	bool of_process = facet->scope == SP_FACET_PROCESS;
 	Sealpoint__Facet *const *records = of_process ? task->record->facets : thread->facets;
@@ -57,33 +60,48 @@ static int rebuild_facet(struct restore *restore, struct task *task, const struc
 }
 
 /*
- * Rebuilds a thread's facets of one phase, and with the leader's the process's, in registry order.
+ * Rebuilds a thread's facets of one phase, or those of its process too, in registry order: each adds its
+ * calls to one batch.
  */
-static int rebuild_thread(struct restore *restore, struct task *task, enum sp_facet_phase phase,
-                          size_t index, struct sp_error *err)
+static int rebuild_thread(struct restore *restore, struct restore_task *task,
+                          enum sp_facet_phase phase, struct sp_thread *driver, bool of_process,
+                          const Sealpoint__Thread *record, struct sp_error *err)
 {
-	const Sealpoint__Thread *thread = thread_record(task, index);
-	int rc = sp_remote_drive(&task->remote, sp_process_thread(&task->process, index), err);
+	int rc = sp_remote_drive(&task->remote, driver, err);
 
+	sp_batch_begin(&task->remote);
 	for (size_t i = 0; sp_facets[i] && !rc; i++) {
 		const struct sp_facet *facet = sp_facets[i];
 
-		if (facet->phase == phase && (facet->scope == SP_FACET_THREAD || index == 0))
-			rc = rebuild_facet(restore, task, facet, thread, err);
+		if (facet->phase == phase && (facet->scope == SP_FACET_THREAD || of_process))
+			rc = rebuild_facet(restore, task, facet, record, err);
 	}
+	if (!rc && sp_batch_run(&task->remote, err))
+		rc = sp_error_context(err, "cannot restore thread %u", record->tid);
 	return rc;
+}
+
+/* Is there anything in it that each thread has for itself? */
+static bool concerns_threads(enum sp_facet_phase phase)
+{
+	for (size_t i = 0; sp_facets[i]; i++)
+		if (sp_facets[i]->phase == phase && sp_facets[i]->scope == SP_FACET_THREAD)
+			return true;
+	return false;
 }
 
 /*
  * One phase for all threads that exist so far; the leader, which has the process's own, comes last.
  */
-static int rebuild_phase(struct restore *restore, struct task *task, enum sp_facet_phase phase,
-                         struct sp_error *err)
+static int rebuild_phase(struct restore *restore, struct restore_task *task,
+                         enum sp_facet_phase phase, struct sp_error *err)
 {
+	size_t count = concerns_threads(phase) ? task->process.threads.count : 1;
 	int rc = 0;
 
-	for (size_t i = task->process.threads.count; i-- > 0 && !rc;)
-		rc = rebuild_thread(restore, task, phase, i, err);
+	for (size_t i = count; i-- > 0 && !rc;)
+		rc = rebuild_thread(restore, task, phase, sp_process_thread(&task->process, i),
+		                    i == 0, thread_record(task, i), err);
 	return rc;
 }
 
@@ -120,7 +138,17 @@ static int open_files(struct restore *restore, struct sp_error *err)
 	return rc ? rc : sp_files_open(&restore->files, err);
 }
 
-static int prepare_stub(struct restore *restore, struct task *task, struct sp_error *err)
+static int enter_cgroups(struct restore *restore, struct sp_error *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < restore->tasks.count && !rc; i++)
+		rc = sp_cgroups_enter(&restore->cgroups, sp_restore_task(restore, i)->record,
+		                      restore->options->kinds.cgroups, err);
+	return rc;
+}
+
+static int prepare_stub(struct restore *restore, struct restore_task *task, struct sp_error *err)
 {
 	return rebuild_phase(restore, task, SP_PHASE_STUB, err);
 }
@@ -130,40 +158,127 @@ static struct sp_range temporary_pages(const struct restore *restore)
 	return (struct sp_range){restore->code, restore->code + SP_REMOTE_SIZE};
 }
 
-static int build_memory(struct restore *restore, struct task *task, struct sp_error *err)
+/* One whose parent's memory was built has its vDSO parked as the parent had. */
+static int park_vdso(struct restore *restore, struct sp_memory_build *memory, struct sp_error *err)
 {
-	struct sp_memory_build *memory = &task->memory;
-	uint64_t started = sp_now_ns();
-	int rc = sp_vdso_park(memory, restore->code + SP_REMOTE_SIZE + SP_PAGE_SIZE, err);
+	if (memory->parked_vdso.end || memory->parked_vvar.end)
+		return 0;
+	return sp_vdso_park(memory, restore->code + SP_REMOTE_SIZE + SP_PAGE_SIZE, err);
+}
 
+int sp_restore_fill_memory(struct restore *restore, struct restore_task *task, struct sp_error *err)
+{
+	struct sp_memory_build *memory = &task->memory_of->memory;
+	uint64_t started = sp_now_ns();
+	int rc;
+
+	if (task->memory_of->filled)
+		return 0;
+	task->memory_of->filled = true;
 	memory->fds = restore->files.fds;
+	rc = park_vdso(restore, memory, err);
+	sp_memory_plan_inherited(memory);
 	if (!rc)
 		rc = sp_memory_empty(memory, temporary_pages(restore), err);
 	if (!rc)
 		rc = sp_memory_map(memory, err);
 	if (!rc)
+		rc = sp_memory_attach(memory, err);
+	if (!rc)
+		rc = sp_memory_drop_uninherited(memory, err);
+	if (!rc)
 		rc = sp_memory_fill(memory, err);
 	if (!rc)
-		rc = sp_vdso_place(memory, err);
+		rc = sp_memory_make_resident(memory, err);
 	restore->result->memory_ns += sp_now_ns() - started;
+	return rc;
+}
+
+static int build_memory(struct restore *restore, struct restore_task *task, struct sp_error *err)
+{
+	int rc = sp_restore_fill_memory(restore, task, err);
+
+	if (!rc && task->memory_of == task)
+		rc = sp_vdso_place(&task->memory, err);
 	return rc ? rc : rebuild_phase(restore, task, SP_PHASE_MEMORY, err);
 }
 
-static int place_files(struct restore *restore, struct task *task, struct sp_error *err)
+/*
+ * A main thread that has ended has a name, and the user by whom is judged who may send a signal to the process: what a
+ * thread of it has.
+ */
+static int dress_leader(struct restore *restore, struct restore_task *task, struct sp_error *err)
+{
+	struct sp_remote *remote = &task->remote;
+	int rc;
+
+	sp_batch_begin(remote);
+	rc = sp_remote_call(remote, NULL, err, "set the name", SYS_prctl, PR_SET_NAME,
+	                    sp_batch_string(remote, task->record->comm), 0, 0, 0, 0);
+	if (rc)
+		return rc;
+	return rebuild_thread(restore, task, SP_PHASE_PRIVILEGES, remote->driver, false,
+	                      thread_record(task, 0), err);
+}
+
+/*
+ * It ends before the children have what their parents' threads can set off (PR_SET_PDEATHSIG). From now on the first
+ * of the others does for the process what a main thread does.
+ */
+static int end_leader(struct restore *restore, struct restore_task *task, struct sp_error *err)
+{
+	struct sp_thread *leader = sp_process_leader(&task->process);
+	int rc = dress_leader(restore, task, err);
+
+	if (!rc)
+		rc = sp_remote_drive(&task->remote, sp_process_thread(&task->process, 1), err);
+	if (!rc)
+		rc = sp_stub_end_thread(&task->remote, leader, task->record->leader_status, err);
+	if (rc)
+		return rc;
+	sp_array_remove(&task->process.threads, 0);
+	free(leader);
+	task->process.living = sp_living_thread(task->pid);
+	return 0;
+}
+
+static int start_threads(struct restore *restore, struct restore_task *task, struct sp_error *err)
+{
+	bool leader_ended = task->record->leader_ended;
+	int rc = 0;
+
+	for (size_t i = leader_ended ? 0 : 1; i < task->threads.count && !rc; i++)
+		rc = sp_stub_add_thread(&task->remote, (pid_t)thread_record(task, i)->tid, err);
+	return rc || !leader_ended ? rc : end_leader(restore, task, err);
+}
+
+static int open_late_files(struct restore *restore, struct sp_error *err)
+{
+	return sp_files_open_late(&restore->files, err);
+}
+
+static int place_files(struct restore *restore, struct restore_task *task, struct sp_error *err)
 {
 	pid_t pid = task->process.pid;
-	int rc = sp_files_place(&restore->files, &task->remote, pid, err);
+	bool has_own = !task->record->descriptors_of;
+	int rc = 0;
 
+	if (has_own)
+		rc = sp_files_hand_over(&restore->files, &task->remote, pid, err);
+	if (!rc && has_own)
+		rc = sp_files_place(&restore->files, &task->remote, pid, err);
 	if (!rc)
 		rc = rebuild_phase(restore, task, SP_PHASE_DESCRIPTORS, err);
 	return rc ? rc : sp_files_settle(&restore->files, &task->remote, pid, err);
 }
 
 /* After this nothing about the mappings can be changed any more where they are sealed. */
-static int finish_memory(struct restore *restore, struct task *task, struct sp_error *err)
+static int finish_memory(struct restore *restore, struct restore_task *task, struct sp_error *err)
 {
-	int rc = sp_memory_finish(&task->memory, err);
+	int rc = task->memory_of == task ? sp_memory_finish(&task->memory, err) : 0;
 
+	if (task->memory_of != task)
+		return rc;
 	return rc ? rc : sp_memory_seal(&task->memory, err);
 }
 
@@ -186,7 +301,7 @@ static int set_extended_state(const Sealpoint__Manifest *manifest, const Sealpoi
 }
 
 /* Registers and mask that a thread gets when it stops being driven; the extended state at once. */
-static int prepare_thread(struct restore *restore, struct task *task, size_t index,
+static int prepare_thread(struct restore *restore, struct restore_task *task, size_t index,
                           struct sp_error *err)
 {
 	struct sp_thread *thread = sp_process_thread(&task->process, index);
@@ -197,19 +312,16 @@ static int prepare_thread(struct restore *restore, struct task *task, size_t ind
 	return set_extended_state(restore->checkpoint->manifest, record, thread, err);
 }
 
-static int start_threads(struct restore *restore, struct task *task, struct sp_error *err)
+static int prepare_threads(struct restore *restore, struct restore_task *task, struct sp_error *err)
 {
-	int rc = prepare_thread(restore, task, 0, err);
+	int rc = 0;
 
-	for (size_t i = 1; i < task->threads.count && !rc; i++) {
-		rc = sp_stub_add_thread(&task->remote, (pid_t)thread_record(task, i)->tid, err);
-		if (!rc)
-			rc = prepare_thread(restore, task, i, err);
-	}
+	for (size_t i = 0; i < task->threads.count && !rc; i++)
+		rc = prepare_thread(restore, task, i, err);
 	return rc ? rc : rebuild_phase(restore, task, SP_PHASE_THREADS, err);
 }
 
-static int set_privileges(struct restore *restore, struct task *task, struct sp_error *err)
+static int set_privileges(struct restore *restore, struct restore_task *task, struct sp_error *err)
 {
 	return rebuild_phase(restore, task, SP_PHASE_PRIVILEGES, err);
 }
@@ -220,16 +332,31 @@ static int check_interrupt(struct restore *restore, struct sp_error *err)
 	return sp_interrupt_check(err);
 }
 
+/* Is there another one with its memory, which is driven by the temporary pages still? */
+static bool is_shared_still(const struct restore *restore, const struct restore_task *task)
+{
+	bool behind = false, found = false;
+
+	for (size_t i = 0; i < restore->tasks.count && !found; i++) {
+		const struct restore_task *other = sp_restore_task(restore, i);
+
+		found = behind && other->memory_of == task->memory_of;
+		behind |= other == task;
+	}
+	return found;
+}
+
 /*
  * Ends the control: the last remote call, made by an instruction of the program's own, takes the
  * temporary pages away, and every thread stands with the program's registers.
  */
-static int let_go(struct restore *restore, struct task *task, struct sp_error *err)
+static int let_go(struct restore *restore, struct restore_task *task, struct sp_error *err)
 {
-	int rc = sp_foothold_find(task->process.pid, temporary_pages(restore),
+	int rc = sp_foothold_find(sp_process_living(&task->process), temporary_pages(restore),
 	                          &task->remote.foothold, err);
 
 	task->remote.foothold.complete = false;
+	task->remote.leaves_pages = is_shared_still(restore, task);
 	if (!rc)
 		rc = sp_remote_close(&task->remote, err);
 	for (size_t i = 0; i < task->process.threads.count && !rc; i++) {
@@ -275,38 +402,54 @@ static int raise_limits(struct sp_error *err)
 	return sp_raise_descriptor_limit(0, err);
 }
 
-static int call_hook(struct restore *restore, struct sp_error *err)
+static int call_hook(struct restore *restore, enum sp_moment moment, struct sp_error *err)
 {
-	const struct sp_hook *hook = &restore->options->before_release;
+	return sp_hook_call(&restore->options->hook, moment,
+	                    sp_restore_task(restore, 0)->process.pid, err);
+}
 
-	return hook->call ? hook->call(hook->context, sp_restore_task(restore, 0)->process.pid, err)
-	                  : 0;
+static int tell_born(struct restore *restore, struct sp_error *err)
+{
+	return call_hook(restore, SP_MOMENT_BORN, err);
+}
+
+static int tell_restored(struct restore *restore, struct sp_error *err)
+{
+	return call_hook(restore, SP_MOMENT_RESTORED, err);
 }
 
 /* Nothing comes after this but the program: what others notice of it begins here. */
 static int resume_files(struct restore *restore, struct sp_error *err)
 {
+	if (restore->files.lock->connections.count &&
+	    call_hook(restore, SP_MOMENT_NETWORK_UNLOCK, err))
+		return -err->code;
 	return sp_files_resume(&restore->files, err);
 }
 
 /* A step is done for the restore as a whole, or for each process. */
 static const struct {
 	int (*run)(struct restore *restore, struct sp_error *err);
-	int (*run_for_each)(struct restore *restore, struct task *task, struct sp_error *err);
+	int (*run_for_each)(struct restore *restore, struct restore_task *task,
+	                    struct sp_error *err);
 	const char *what;
 } steps[] = {
         {.run = open_checkpoint, .what = "checkpoint read and checked"},
         {.run = open_files, .what = "files opened"},
         {.run = sp_restore_tree, .what = "processes started"},
+        {.run = enter_cgroups, .what = "control groups entered"},
+        {.run = tell_born, .what = "their birth told"},
         {.run_for_each = prepare_stub, .what = "processes prepared"},
         {.run_for_each = build_memory, .what = "memory mapped and filled"},
+        {.run_for_each = start_threads, .what = "threads started"},
+        {.run = open_late_files, .what = "files about processes opened"},
         {.run_for_each = place_files, .what = "descriptors placed"},
         {.run_for_each = finish_memory, .what = "memory protected, locked and sealed"},
-        {.run_for_each = start_threads, .what = "threads started"},
+        {.run_for_each = prepare_threads, .what = "threads prepared"},
         {.run_for_each = set_privileges, .what = "privileges set"},
         {.run = check_interrupt, .what = "not interrupted"},
         {.run_for_each = let_go, .what = "registers set"},
-        {.run = call_hook, .what = "all restored"},
+        {.run = tell_restored, .what = "all restored"},
         {.run = write_pidfile, .what = "process id written"},
         {.run = resume_files, .what = "done"},
 };
@@ -354,6 +497,16 @@ static void tell_kinds(const struct restore *restore)
 	sp_tell_kinds(restore->options->log, &kinds);
 }
 
+static void tell_batches(const struct restore *restore)
+{
+	unsigned batches = 0;
+
+	for (size_t i = 0; i < restore->tasks.count; i++)
+		batches += sp_restore_task(restore, i)->remote.batches;
+	sp_verbose(restore->options->log, "%u batches of system calls made by the program",
+	           batches);
+}
+
 static void fill_result(struct restore *restore)
 {
 	struct sp_restore_result *result = restore->result;
@@ -369,6 +522,7 @@ static void fill_result(struct restore *restore)
 static void release(struct restore *restore, bool restored)
 {
 	sp_restore_release_tasks(restore, restored);
+	sp_cgroups_release(&restore->cgroups, restored);
 	sp_when_out_of_memory(NULL, NULL);
 	if (restore->files_begun) {
 		if (restored)
@@ -386,7 +540,8 @@ int sp_restore(const struct sp_restore_options *options, struct sp_restore_resul
 	struct restore restore = {
 	        .options = options,
 	        .result = result,
-	        .tasks = SP_ARRAY_OF(struct task *),
+	        .tasks = SP_ARRAY_OF(struct restore_task *),
+	        .cgroups = {.made = SP_ARRAY_OF(char *)},
 	};
 	int subreaper = 0, rc;
 
@@ -398,6 +553,7 @@ int sp_restore(const struct sp_restore_options *options, struct sp_restore_resul
 	if (!rc) {
 		fill_result(&restore);
 		tell_kinds(&restore);
+		tell_batches(&restore);
 	}
 	release(&restore, !rc);
 	prctl(PR_SET_CHILD_SUBREAPER, subreaper);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "engine/processor.h"
 #include "image/vma_numbers.h"
 #include "kinds/kind.h"
 #include "proc/capability.h"
@@ -22,63 +23,6 @@
 #define COLLECTED_PAUSE_NS 2000000
 #define IN_NEW_NAMESPACE \
 	"restore in a new pid namespace (unshare --pid --fork --mount-proc sealpoint restore ...)"
-
-static bool has_feature(const char *name)
-{
-	const char *const *here = sp_cpu_features();
-
-	for (size_t i = 0; here[i]; i++)
-		if (!strcmp(here[i], name))
-			return true;
-	return false;
-}
-
-/*
- * Bound registers (MPX): processors that have them offer their state, but no kernel since 5.6 lets
- * a program use them. A thread that has something in them all the same is refused when its
- * registers are set.
- */
-#define XCR0_BOUND_REGISTERS (3ULL << 3)
-
-static int check_processor(const struct sp_checkpoint *checkpoint, struct sp_error *err)
-{
-	const Sealpoint__Manifest *manifest = checkpoint->manifest;
-	uint64_t missing = manifest->cpu_xfeatures & ~sp_cpu_xfeatures() & ~XCR0_BOUND_REGISTERS;
-
-	for (size_t i = 0; i < manifest->n_cpu_features; i++)
-		if (!has_feature(manifest->cpu_features[i]))
-			return sp_fail(err, ENOTSUP,
-			               "this processor lacks %s, which the program may use; "
-			               "restore it on one with the features of %s",
-			               manifest->cpu_features[i], manifest->hostname);
-	if (missing)
-		return sp_fail(
-		        err, ENOTSUP,
-		        "this processor or kernel does not offer the register state (XCR0 bits "
-		        "0x%llx) that the program was saved with; restore it on one like %s",
-		        (unsigned long long)missing, manifest->hostname);
-	return 0;
-}
-
-/*
- * With XSAVE, which has no compact form, a C library that binds functions at their first call saves
- * all registers that the processor has, in room that was measured on the processor where the
- * program started.
- */
-static void warn_of_larger_state(const struct sp_checkpoint *checkpoint, struct sp_log *log)
-{
-	const Sealpoint__Manifest *manifest = checkpoint->manifest;
-
-	for (size_t i = 0; i < manifest->n_cpu_features; i++)
-		if (!strcmp(manifest->cpu_features[i], "xsavec"))
-			return;
-	if (sp_cpu_xfeatures() & ~manifest->cpu_xfeatures)
-		sp_warn(log,
-		        "this processor has more registers than that of %s, which has no XSAVEC: "
-		        "a program that was not started with LD_BIND_NOW=1 may crash when it "
-		        "calls a function for the first time",
-		        manifest->hostname);
-}
 
 /*
  * Who has this id, if anybody. A process that has ended keeps its id until its parent collects its
@@ -227,7 +171,7 @@ int sp_restore_check(const struct sp_checkpoint *checkpoint, struct sp_log *log,
 	int rc = sp_capability_need_checkpoint("choose process ids", err);
 
 	if (!rc)
-		rc = check_processor(checkpoint, err);
+		rc = sp_processor_check(checkpoint->manifest, err);
 	if (!rc)
 		rc = check_pids(checkpoint, err);
 	if (!rc)
@@ -235,6 +179,6 @@ int sp_restore_check(const struct sp_checkpoint *checkpoint, struct sp_log *log,
 	if (!rc)
 		rc = check_all_facets(checkpoint, err);
 	if (!rc)
-		warn_of_larger_state(checkpoint, log);
+		sp_processor_warn(checkpoint->manifest, log);
 	return rc;
 }

@@ -26,6 +26,9 @@
 #include <sys/wait.h>
 
 #define NAME_DIGITS 8
+/* What the program pays for its first write to a page that was taken, and for one that has to wait. */
+#define FIRST_WRITE_NS 1000
+#define HELD_WRITE_NS 30000
 /* What a killed run has left, to be removed by the next. */
 #define REMOVED ".removed-"
 #define PARTIAL ".partial-"
@@ -34,11 +37,13 @@ struct store {
 	const struct sp_snapshot_options *options;
 	struct sp_snapshot_result *result;
 	int dirfd;               /* locked as long as it is ours */
+	bool created;            /* it was not there before */
 	struct sp_array members; /* unsigned: the numbers of the checkpoints in it, ascending */
-	struct sp_cut cut;
-	uint64_t frozen_ns; /* by all that were made */
-	pid_t merger;       /* 0: none runs */
-	unsigned merged;    /* the number of what it is merging */
+	struct sp_cuts cuts;
+	struct sp_array room; /* for what is read, from snapshot to snapshot */
+	uint64_t lost_ns;     /* of the program's time, by all that were made */
+	pid_t merger;         /* 0: none runs */
+	unsigned merged;      /* the number of what it is merging */
 };
 
 static void member_name(unsigned number, char name[NAME_DIGITS + 1])
@@ -113,7 +118,8 @@ static int open_store(struct store *store, struct sp_error *err)
 {
 	const char *path = store->options->store;
 
-	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+	store->created = mkdir(path, 0700) == 0;
+	if (!store->created && errno != EEXIST)
 		return sp_fail_errno(err, errno, "cannot create the store %s", path);
 	store->dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (store->dirfd < 0)
@@ -217,6 +223,13 @@ static void point_to(const struct store *store, unsigned number)
 		renameat(store->dirfd, "." SP_STORE_LATEST, store->dirfd, SP_STORE_LATEST);
 }
 
+/* What was taken was protected, and is written again as it was before. */
+static uint64_t lost_by(const struct sp_dump_result *result)
+{
+	return result->freeze.total_ns + result->held_writes * HELD_WRITE_NS +
+	       result->pages.raw_bytes / SP_PAGE_SIZE * FIRST_WRITE_NS;
+}
+
 static int make_one(struct store *store, struct sp_error *err)
 {
 	const struct sp_snapshot_options *options = store->options;
@@ -233,16 +246,17 @@ static int make_one(struct store *store, struct sp_error *err)
 	dump.directory = path;
 	dump.after = SP_RELEASE_RUN;
 	dump.session = SP_CUT_ONCE;
-	dump.chain = &store->cut;
+	dump.chain = &store->cuts;
+	dump.room = &store->room;
 	dump.parent = count ? parent : NULL;
 	rc = sp_dump(&dump, &result, err);
 	if (rc == 0)
-		rc = sp_cut_committed(&store->cut, path, err);
+		rc = sp_cuts_committed(&store->cuts, path, err);
 	if (rc < 0) {
-		sp_cut_failed(&store->cut);
+		sp_cuts_failed(&store->cuts);
 		return rc;
 	}
-	store->frozen_ns += result.freeze.total_ns;
+	store->lost_ns += lost_by(&result);
 	sp_array_append(&store->members, &number);
 	point_to(store, number);
 	snprintf(store->result->newest, sizeof(store->result->newest), "%s", path);
@@ -278,14 +292,14 @@ static uint64_t processor_ns(int who)
 
 /*
  * What has been taken from the program and the machine so far, this process and the mergers that have
- * ended: time in which the program stood still, and time of all processors.
+ * ended: time in which the program stood still, or waited at its writes, and time of all processors.
  */
 static uint64_t price(const struct store *store)
 {
 	uint64_t used = processor_ns(RUSAGE_SELF) + processor_ns(RUSAGE_CHILDREN);
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
-	return store->frozen_ns + used / (uint64_t)(processors > 0 ? processors : 1);
+	return store->lost_ns + used / (uint64_t)(processors > 0 ? processors : 1);
 }
 
 /* When the next is due that comes after one that was begun at `moment`. */
@@ -334,18 +348,22 @@ int sp_snapshot(const struct sp_snapshot_options *options, struct sp_snapshot_re
 	        .result = result,
 	        .dirfd = -1,
 	        .members = SP_ARRAY_OF(unsigned),
+	        .cuts = SP_CUTS_NONE,
+	        .room = SP_ARRAY_OF(uint8_t *),
 	};
 	int rc;
 
 	*result = (struct sp_snapshot_result){0};
-	sp_cut_init(&store.cut);
 	rc = open_store(&store, err);
 	if (rc == 0)
 		rc = make_all(&store, err);
 	attend_to_merger(&store, true);
-	sp_cut_end(&store.cut);
+	sp_cuts_end(&store.cuts);
 	sp_array_release(&store.members);
+	sp_page_room_free(&store.room);
 	sp_close_scope(&store.dirfd);
+	if (store.created && !result->made)
+		rmdir(options->store);
 	/* The end of the program, and that of the command, are how this ends. */
 	result->program_ended = rc == -ESRCH && result->made > 0;
 	if (result->program_ended || (rc == -EINTR && result->made > 0)) {

@@ -18,6 +18,8 @@
 
 #define FREE_ID_NS (2 * SP_NS_PER_S)
 #define FREE_ID_PAUSE_NS 500000
+#define END_NS (5 * SP_NS_PER_S)
+#define END_PAUSE_NS 100000
 
 /*
  * For a clone that found its id taken: waits a moment and returns true if another attempt may
@@ -57,19 +59,25 @@ static int refuse_clone(pid_t tid, int code, struct sp_error *err)
  * The copy of sealpoint: it waits, with all signals blocked, until it is driven. It ends with
  * sealpoint, which may be gone before the kernel has been told to see to that.
  */
-static __attribute__((noreturn)) void wait_to_be_driven(pid_t sealpoint)
+static __attribute__((noreturn)) void wait_to_be_driven(pid_t sealpoint, bool sibling)
 {
+	const struct timespec look = {.tv_nsec = 10 * SP_NS_PER_MS};
+
 	syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-	if (syscall(SYS_getppid) != sealpoint)
+	if (!sibling && syscall(SYS_getppid) != sealpoint)
 		syscall(SYS_exit_group, 1);
-	for (;;)
-		syscall(SYS_pause);
+	/* The end of one who is not its parent it has to see for itself. */
+	while (syscall(SYS_kill, sealpoint, 0) == 0)
+		syscall(SYS_nanosleep, &look, NULL);
+	syscall(SYS_exit_group, 1);
+	__builtin_unreachable();
 }
 
-static int clone_process(pid_t pid, struct sp_error *err)
+static int clone_process(pid_t pid, bool sibling, struct sp_error *err)
 {
 	struct clone_args args = {
-	        .exit_signal = SIGCHLD,
+	        .flags = sibling ? CLONE_PARENT : 0,
+	        .exit_signal = sibling ? 0 : SIGCHLD, /* a sibling has ours */
 	        .set_tid = (uint64_t)&pid,
 	        .set_tid_size = 1,
 	};
@@ -86,7 +94,7 @@ static int clone_process(pid_t pid, struct sp_error *err)
 		code = errno;
 	} while (got < 0 && code == EEXIST && id_may_become_free(pid, deadline));
 	if (got == 0)
-		wait_to_be_driven(sealpoint);
+		wait_to_be_driven(sealpoint, sibling);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return got < 0 ? refuse_clone(pid, code, err) : 0;
 }
@@ -126,8 +134,15 @@ static remote_addr own_instruction(void)
 	return (remote_addr)memmem(code, size, sp_pattern_syscall.bytes, sp_pattern_syscall.size);
 }
 
+static remote_addr own_code(void)
+{
+	size_t size;
+
+	return (remote_addr)sp_runner_code(&size);
+}
+
 int sp_stub_start_process(struct sp_process *process, struct sp_remote *remote, pid_t pid,
-                          remote_addr code, struct sp_error *err)
+                          remote_addr code, bool sibling, struct sp_error *err)
 {
 	int rc;
 
@@ -136,12 +151,14 @@ int sp_stub_start_process(struct sp_process *process, struct sp_remote *remote, 
 	        .pidfd = -1,
 	        .threads = SP_ARRAY_OF(struct sp_thread *),
 	};
-	rc = clone_process(pid, err);
+	rc = clone_process(pid, sibling, err);
 	if (rc)
 		return rc;
 	rc = seize_process(process, err);
 	if (!rc)
 		rc = sp_remote_open_stub(remote, process, own_instruction(), code, err);
+	/* Sealpoint's own code will be unmapped, and its copy will not. */
+	remote->foothold.instruction += code - own_code();
 	if (!rc)
 		rc = sp_remote_call(remote, NULL, err, "reset the parent-death signal", SYS_prctl,
 		                    PR_SET_PDEATHSIG, 0, 0, 0, 0, 0);
@@ -187,9 +204,14 @@ int sp_stub_add_thread(struct sp_remote *remote, pid_t tid, struct sp_error *err
 
 /* The kernel has seized it for us as it has its parent, with the same options. */
 int sp_stub_add_process(struct sp_remote *parent, struct sp_process *process,
-                        struct sp_remote *remote, pid_t pid, int exit_signal, struct sp_error *err)
+                        struct sp_remote *remote, pid_t pid, uint64_t flags, int exit_signal,
+                        struct sp_error *err)
 {
-	const struct clone_args args = {.exit_signal = (uint64_t)exit_signal};
+	/* A brother has the exit signal of the one who clones it. */
+	const struct clone_args args = {
+	        .flags = flags,
+	        .exit_signal = flags & CLONE_PARENT ? 0 : (uint64_t)exit_signal,
+	};
 	int rc = clone_remotely(parent, "clone a process", args, pid, err);
 
 	if (rc)
@@ -250,4 +272,33 @@ int sp_stub_end(struct sp_process *process, struct sp_remote *remote, uint32_t w
 	if (!rc)
 		sp_process_forget(process);
 	return rc;
+}
+
+/* Has it begun to end? One of a process that is to be stopped does so when that goes on. */
+static bool has_left(const struct sp_process *process, pid_t tid)
+{
+	struct sp_stat stat;
+
+	return sp_stat_read(process->pid, tid, &stat, NULL) || sp_stat_has_ended(&stat) ||
+	       stat.state == 'T';
+}
+
+int sp_stub_end_thread(struct sp_remote *remote, struct sp_thread *thread, uint32_t status,
+                       struct sp_error *err)
+{
+	const struct sp_call call = {.number = SYS_exit, .args = {status >> 8 & 0xff}};
+	struct user_regs_struct general = thread->raw.general;
+	uint64_t deadline = sp_now_ns() + END_NS, all = ~0ULL;
+
+	sp_general_run_call(&general, remote->foothold.instruction, 0, &call);
+	if (ptrace(PTRACE_SETSIGMASK, thread->tid, sizeof(all), &all) < 0 ||
+	    sp_general_set(thread->tid, &general, NULL) ||
+	    ptrace(PTRACE_DETACH, thread->tid, 0, 0) < 0)
+		return sp_fail_errno(err, errno, "cannot end thread %d", thread->tid);
+	while (!has_left(remote->process, thread->tid)) {
+		if (sp_now_ns() > deadline)
+			return sp_fail(err, ETIMEDOUT, "thread %d does not end", thread->tid);
+		nanosleep(&(struct timespec){.tv_nsec = END_PAUSE_NS}, NULL);
+	}
+	return 0;
 }

@@ -14,6 +14,7 @@
 #include "base/limit.h"
 #include "kinds/namespaces.h"
 #include "proc/capability.h"
+#include "proc/stat.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ struct survey {
 	struct sp_record_writer records;
 	uint8_t *bytes; /* of the records */
 	size_t size;
-	bool stopped, tracked;
+	bool stopped;
 };
 
 static int collect(struct survey *survey, int rc, struct sp_error *err)
@@ -39,12 +40,13 @@ static int collect(struct survey *survey, int rc, struct sp_error *err)
 static int check_mappings(struct survey *survey, struct task *task, struct sp_error *err)
 {
 	struct sp_array *vmas = &task->vmas;
-	int rc = sp_vma_list_read(task->process.pid, vmas, err);
+	bool tracked = sp_tracking_is_on(task->process.pid);
+	int rc = sp_vma_list_read(sp_process_living(&task->process), vmas, err);
 
 	for (size_t i = 0; i < vmas->count && !rc; i++) {
 		struct sp_vma *vma = sp_array_at(vmas, i);
 
-		if (survey->tracked) /* then it is sealpoint that has registered it */
+		if (tracked) /* then it is sealpoint that has registered it */
 			vma->flags &= ~(uint32_t)SP_VMA_UFFD;
 		rc = collect(survey, sp_memory_check_vma(task->process.pid, vma, err), err);
 	}
@@ -55,6 +57,7 @@ static int save_files(struct survey *survey, struct sp_error *err)
 {
 	struct sp_file_saver saver = {
 	        .options = &survey->options->kinds,
+	        .root = sp_tree_root(&survey->tree)->process.pid,
 	        .log = survey->options->log,
 	};
 
@@ -67,15 +70,16 @@ static int save_state(struct survey *survey, struct task *task, struct sp_error 
 	struct sp_state_saver state = {
 	        .process = &task->process,
 	        .options = &survey->options->kinds,
+	        .files = &survey->files,
 	        .records = &survey->records,
 	        .log = survey->options->log,
 	        .executable = task->executable,
 	        .last_words = &task->last_words,
+	        .sharing = task->sharing,
 	        .refusals = &survey->result->refusals,
 	};
 	size_t refusals = survey->result->refusals.count;
-	int rc = sp_remote_open(&task->remote, &task->process, sp_process_leader(&task->process),
-	                        &task->foothold, err);
+	int rc = sp_task_engage(task, err);
 
 	rc = collect(survey, rc, err);
 	if (rc)
@@ -90,7 +94,7 @@ static int look_at(struct survey *survey, struct task *task, struct sp_error *er
 {
 	int rc = collect(survey, sp_namespaces_check(&task->process, err), err);
 
-	if (!rc)
+	if (!rc && !sp_task_has_no_memory(task))
 		rc = check_mappings(survey, task, err);
 	return rc ? rc : sp_task_add_files(&survey->files, task, err);
 }
@@ -99,14 +103,10 @@ static int look(struct survey *survey, struct sp_error *err)
 {
 	const struct tree *tree = &survey->tree;
 	bool shell_job = survey->options->kinds.shell_job;
-	int rc = collect(survey, sp_tree_check_sharing(tree, err), err);
+	int rc = collect(survey, sp_tree_find_sharing(tree, err), err);
 
 	if (!rc)
 		rc = collect(survey, sp_tree_check_sessions(tree, shell_job, err), err);
-	if (!rc && survey->tracked && sp_tree_child(tree))
-		rc = collect(survey,
-		             sp_tree_refuse_tracked(survey->options->pid, sp_tree_child(tree), err),
-		             err);
 	for (size_t i = 0; i < tree->tasks.count && !rc; i++)
 		rc = look_at(survey, sp_tree_task(tree, i), err);
 	if (!rc)
@@ -130,7 +130,7 @@ static int stop(struct survey *survey, struct sp_error *err)
 	if (!rc)
 		rc = sp_capability_need_checkpoint("read the files behind mappings", err);
 	if (!rc)
-		sp_foothold_find(options->pid, (struct sp_range){0},
+		sp_foothold_find(sp_living_thread(options->pid), (struct sp_range){0},
 		                 &sp_tree_root(&survey->tree)->foothold, NULL);
 	if (!rc)
 		rc = sp_tree_stop(&survey->tree, deadline, err);
@@ -160,7 +160,7 @@ static int count_pages(struct survey *survey, struct sp_error *err)
 	sp_cleanup(sp_page_scan_close) struct sp_page_scan scan = {.pagemap = -1};
 	const struct sp_array *vmas = &sp_tree_root(&survey->tree)->vmas;
 	const struct sp_array *records = &survey->result->checkpoint->vmas;
-	int rc = sp_page_scan_open(&scan, survey->options->pid, err);
+	int rc = sp_page_scan_open(&scan, sp_living_thread(survey->options->pid), err);
 
 	for (size_t i = 0; i < vmas->count && !rc; i++) {
 		struct sp_mapping_summary *summary = sp_array_push(&survey->result->mappings);
@@ -214,7 +214,6 @@ static void release(struct survey *survey)
 int sp_survey(const struct sp_survey_options *options, struct sp_survey *result,
               struct sp_error *err)
 {
-	struct sp_tracking_status tracking = {0};
 	struct survey survey = {
 	        .options = options,
 	        .result = result,
@@ -228,8 +227,6 @@ int sp_survey(const struct sp_survey_options *options, struct sp_survey *result,
 	sp_tree_init(&survey.tree, options->pid);
 	sp_file_table_init(&survey.files);
 	survey.files.refusals = &result->refusals;
-	survey.tracked =
-	        !sp_tracking_read_status(options->pid, &tracking, NULL) && tracking.tracked;
 	rc = run(&survey, err);
 	release(&survey);
 	if (rc)

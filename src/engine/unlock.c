@@ -16,8 +16,9 @@
 bool sp_checkpoint_has_lock(const char *directory)
 {
 	uint8_t id[SP_CHECKPOINT_ID_SIZE];
+	struct sp_error unheard = {0};
 
-	return !sp_checkpoint_read_id(directory, id, NULL) && sp_connection_is_locked(id);
+	return !sp_checkpoint_read_id(directory, id, &unheard) && sp_connection_is_locked(id);
 }
 
 int sp_unlock_checkpoint(const char *directory, struct sp_error *err)

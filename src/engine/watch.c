@@ -1,10 +1,9 @@
-/* The sampler of `sealpoint watch`: see watch.h. */
+/* The sampler of `sealpoint watch`, for one process: see watch.h. */
 #include "engine/watch.h"
 
 #include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/interrupt.h"
 #include "engine/engine.h"
 #include "proc/file.h"
 #include "proc/stat.h"
@@ -18,16 +17,6 @@
 #include <sys/pidfd.h>
 
 #define REGIONS 1024
-/* Between looks whether somebody wants us to end. */
-#define NAP_MS 100
-/* A process whose memory is gone is about to end, or has just executed another program. */
-#define ENDING_MS 1000
-
-static const uint64_t round_lengths[] = {10 * SP_NS_PER_MS, 100 * SP_NS_PER_MS, SP_NS_PER_S,
-                                         10 * SP_NS_PER_S};
-
-_Static_assert(SP_COUNT_OF(round_lengths) < SP_SAMPLE_ROUNDS, "and one for the interval");
-
 /* --- cells --- */
 
 unsigned sp_sample_cell_count(struct sp_range mapping)
@@ -76,19 +65,20 @@ static struct sp_sample_mapping *mapping_at(const struct sp_array *mappings, uin
 }
 
 /*
- * A mapping that is new joins our own session. What belongs to another userfaultfd cannot. Where memory
- * was moved the kernel may have ended the registration and left the protection, which no write took
- * away since: so all of a mapping that joins counts as written, as in a cut.
+ * Mappings that are new join our own session, which counts all of them as written, as a cut does; of one that a
+ * holder keeps nothing is changed. Tells of each mapping in the list whether it is tracked; to be freed.
  */
-static bool joins(const struct sp_sampler *sampler, const struct sp_vma *vma)
+static uint8_t *join_all(const struct sp_sampler *sampler)
 {
-	int uffd = sampler->session.memory;
+	uint8_t *membership = sp_alloc(sampler->vmas.count + 1);
 
-	if (!sp_cut_tracks(vma))
-		return false;
-	if (sampler->sample.held || sp_scan_check(sampler->pagemap, vma->range) == 0)
-		return true;
-	return sp_uffd_register(uffd, vma->range) == 0 && sp_uffd_unprotect(uffd, vma->range) == 0;
+	if (!sampler->sample.held)
+		sp_cut_join(sampler->session.memory, sampler->pagemap, &sampler->vmas, NULL,
+		            membership);
+	for (size_t i = 0; sampler->sample.held && i < sampler->vmas.count; i++)
+		membership[i] =
+		        sp_cut_tracks(sp_array_at(&sampler->vmas, i)) ? SP_MEMBER : SP_NO_MEMBER;
+	return membership;
 }
 
 static void note_changes(struct sp_sample *sample, const struct sp_array *before)
@@ -112,6 +102,7 @@ static void list_mappings(struct sp_sampler *sampler)
 {
 	struct sp_sample *sample = &sampler->sample;
 	sp_cleanup_array struct sp_array before = sample->mappings;
+	sp_cleanup_free uint8_t *membership = join_all(sampler);
 
 	sample->mappings = SP_ARRAY_OF(struct sp_sample_mapping);
 	sample->tracked_bytes = sample->untracked_bytes = 0;
@@ -119,7 +110,7 @@ static void list_mappings(struct sp_sampler *sampler)
 		const struct sp_vma *vma = sp_array_at(&sampler->vmas, i);
 		struct sp_sample_mapping *mapping;
 
-		if (!joins(sampler, vma)) {
+		if (membership[i] != SP_MEMBER && membership[i] != SP_NEW_MEMBER) {
 			if (vma->prot & PROT_WRITE)
 				sample->untracked_bytes += sp_range_size(vma->range);
 			continue;
@@ -147,12 +138,7 @@ static int refresh_mappings(struct sp_sampler *sampler, struct sp_error *err)
 	if (rc < 0)
 		return rc;
 	if (sampler->maps && !strcmp(sampler->maps, text)) {
-		for (size_t i = 0; i < sampler->sample.mappings.count; i++) {
-			struct sp_sample_mapping *mapping =
-			        sp_array_at(&sampler->sample.mappings, i);
-
-			joins(sampler, mapping->vma);
-		}
+		free(join_all(sampler));
 		return 0;
 	}
 	copy = sp_strdup(text);
@@ -236,29 +222,25 @@ static void read_resident(struct sp_sampler *sampler)
 
 /* --- the process and its session --- */
 
-/* True if the process ends within this time. */
-static bool ends_within(const struct sp_sampler *sampler, int ms)
+bool sp_sampler_ends_within(const struct sp_sampler *sampler, int ms)
 {
 	struct pollfd polled = {.fd = sampler->pidfd, .events = POLLIN};
 
 	return poll(&polled, 1, ms) == 1;
 }
 
-/* Returns 1 when the time has come, 0 if the process has ended. */
-static int wait_until(const struct sp_sampler *sampler, uint64_t when_ns, struct sp_error *err)
+/* What had been written when it began was not written in an interval, or is not known to be. */
+static void forget_written(struct sp_sample *sample)
 {
-	for (;;) {
-		uint64_t now = sp_now_ns();
-		uint64_t left_ms =
-		        when_ns > now ? (when_ns - now + SP_NS_PER_MS - 1) / SP_NS_PER_MS : 0;
-		int rc = sp_interrupt_check(err);
+	sample->dirtied = 0;
+	sample->written = 0;
+	for (size_t i = 0; i < sample->mappings.count; i++) {
+		struct sp_sample_mapping *mapping = sp_array_at(&sample->mappings, i);
 
-		if (rc < 0)
-			return rc;
-		if (ends_within(sampler, left_ms < NAP_MS ? (int)left_ms : NAP_MS))
-			return 0;
-		if (left_ms <= NAP_MS && sp_now_ns() >= when_ns)
-			return 1;
+		mapping->dirtied = 0;
+		if (!sample->held)
+			mapping->written = 0;
+		sample->written += mapping->written;
 	}
 }
 
@@ -292,6 +274,8 @@ static int begin(struct sp_sampler *sampler, struct sp_error *err)
 	rc = refresh_mappings(sampler, err);
 	sampler->begun_ns = sp_now_ns();
 	sample_all(sampler);
+	forget_written(sample);
+	read_resident(sampler);
 	sample->appeared = sample->vanished = 0;
 	return rc;
 }
@@ -358,57 +342,22 @@ void sp_sampler_close(struct sp_sampler *sampler)
 
 /* --- an interval --- */
 
-static void add_round(struct sp_sample *sample, uint64_t length_ns, uint64_t pages)
+int sp_sampler_look(struct sp_sampler *sampler, uint64_t *pages, struct sp_error *err)
 {
-	sample->rounds[sample->round_count++] = (struct sp_sample_round){length_ns, pages};
+	int rc = refresh_mappings(sampler, err);
+
+	*pages = rc < 0 ? 0 : count_all(sampler);
+	return rc;
 }
 
-/* Waits, and brings the list of mappings up to date. Returns as wait_until(). */
-static int look_at(struct sp_sampler *sampler, uint64_t when_ns, struct sp_error *err)
-{
-	int rc = wait_until(sampler, when_ns, err);
-
-	if (rc != 1)
-		return rc;
-	rc = refresh_mappings(sampler, err);
-	return rc < 0 ? rc : 1;
-}
-
-/*
- * Looks within the interval, at those lengths that it is not too late for: of a large process the
- * taking itself may last longer.
- */
-static int measure_rounds(struct sp_sampler *sampler, uint64_t interval_ns, struct sp_error *err)
-{
-	for (size_t i = 0; i < SP_COUNT_OF(round_lengths); i++) {
-		uint64_t length = round_lengths[i], looked_ns;
-		int rc;
-
-		if (length >= interval_ns || sp_now_ns() > sampler->begun_ns + length * 3 / 2)
-			continue;
-		rc = look_at(sampler, sampler->begun_ns + length, err);
-		if (rc != 1)
-			return rc;
-		looked_ns = sp_now_ns();
-		add_round(&sampler->sample, looked_ns - sampler->begun_ns, count_all(sampler));
-	}
-	return 1;
-}
-
-/* Returns as sp_sampler_next(); ESTALE if the watch has to begin anew. */
-static int measure(struct sp_sampler *sampler, uint64_t interval_ns, struct sp_error *err)
+/* Returns 1; ESTALE if it has to begin anew. Nothing is believed that was read of a program that is no more. */
+static int take(struct sp_sampler *sampler, struct sp_error *err)
 {
 	struct sp_sample *sample = &sampler->sample;
-	uint64_t looked_ns;
-	int rc = 1;
+	int rc = refresh_mappings(sampler, err);
+	uint64_t looked_ns = sp_now_ns();
 
-	sample->round_count = 0;
-	if (!sample->held)
-		rc = measure_rounds(sampler, interval_ns, err);
-	if (rc == 1)
-		rc = look_at(sampler, sampler->begun_ns + interval_ns, err);
-	looked_ns = sp_now_ns();
-	if (rc == 1)
+	if (rc == 0)
 		rc = find_changes(sampler, err);
 	if (rc != 1)
 		return rc;
@@ -417,27 +366,19 @@ static int measure(struct sp_sampler *sampler, uint64_t interval_ns, struct sp_e
 	sample->time_ns = looked_ns - sampler->opened_ns;
 	sample->interval_ns = looked_ns - sampler->begun_ns;
 	sampler->begun_ns = looked_ns;
-	if (!sample->held)
-		add_round(sample, sample->interval_ns, sample->dirtied);
-	/* Nothing is believed that was read of a program that is no more. */
 	return find_changes(sampler, err);
 }
 
-int sp_sampler_next(struct sp_sampler *sampler, uint64_t interval_ns, struct sp_error *err)
+int sp_sampler_take(struct sp_sampler *sampler, struct sp_error *err)
 {
 	struct sp_sample *sample = &sampler->sample;
-	bool anew;
-	int rc;
+	uint64_t begun_ns = sampler->begun_ns;
+	int rc = take(sampler, err);
 
-	sample->events = 0;
-	sample->appeared = sample->vanished = 0;
-	do {
-		rc = measure(sampler, interval_ns, err);
-		anew = rc == -ESTALE;
-		if (anew)
-			rc = begin(sampler, err);
-	} while (anew && rc == 0);
-	if (rc < 0 && rc != -EINTR && ends_within(sampler, ENDING_MS))
-		return 0;
-	return rc == 1 && ends_within(sampler, 0) ? 0 : rc;
+	if (rc != -ESTALE)
+		return rc < 0 ? rc : 0;
+	rc = begin(sampler, err);
+	sample->time_ns = sampler->begun_ns - sampler->opened_ns;
+	sample->interval_ns = sampler->begun_ns - begun_ns;
+	return rc;
 }

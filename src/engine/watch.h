@@ -1,11 +1,15 @@
 /*
- * Watching which pages of a running process are written, interval by interval (sealpoint watch).
+ * Watching which pages of a running program are written, interval by interval (sealpoint watch): of a process and
+ * all its descendants, as a dump would save them.
  *
- *	sp_sampler_open()	stops the process for a moment, if a session has to be made
- *	sp_sampler_next()	waits for the end of an interval; what was written is in sampler->sample
- *	sp_sampler_close()
+ *	sp_watch_open()		stops each process for a moment, if a session has to be made
+ *	sp_watch_next()		waits for the end of an interval; what was written is in the samples
+ *	sp_watch_close()
  *
- * A process without a tracking session gets one for the sampler alone: at the end of each interval
+ * Each process has a sampler (watch.c), and the watch sees to it that all look at the same moments (watch_tree.c). A
+ * child that begins is found at the end of an interval, and is watched from then on.
+ *
+ * A process without a tracking session gets one for its sampler alone: at the end of each interval
  * what was written is taken, and protected again. Within the interval the set that has been written so
  * far is only read, after 10 ms, 100 ms, ...: so large would a pre-copy round of that length be.
  *
@@ -59,12 +63,13 @@ struct sp_sample {
 	uint64_t dirtied, written; /* pages, of all mappings */
 	uint64_t resident_bytes, tracked_bytes;
 	uint64_t untracked_bytes; /* shared memory, or registered by another */
-	struct sp_sample_round rounds[SP_SAMPLE_ROUNDS]; /* none with a held session */
+	struct sp_sample_round rounds[SP_SAMPLE_ROUNDS]; /* of all; none with a held session */
 	unsigned round_count;
 	unsigned appeared, vanished; /* mappings, in the interval */
 	struct sp_array mappings;    /* struct sp_sample_mapping, ascending */
 };
 
+/** One process. */
 struct sp_sampler {
 	pid_t pid;
 	int pidfd, pagemap;
@@ -78,16 +83,43 @@ struct sp_sampler {
 	struct sp_sample sample;
 };
 
-#define sp_cleanup_sampler __attribute__((cleanup(sp_sampler_close)))
+struct sp_watch {
+	struct sp_array samplers; /* struct sp_sampler *: the root's first */
+	unsigned begun, ended;    /* descendants, since the last sample */
+	unsigned unwatched;       /* descendants that could not be watched just now */
+	struct sp_sample sum;     /* of all; it has no mappings */
+};
+
+#define sp_cleanup_watch __attribute__((cleanup(sp_watch_close)))
+
+static inline struct sp_sampler *sp_watch_sampler(const struct sp_watch *watch, size_t index)
+{
+	return sp_array_pointer(&watch->samplers, index);
+}
+
+/** Can be closed, also when it failed. */
+int sp_watch_open(struct sp_watch *watch, pid_t root, struct sp_error *err);
+/**
+ * Waits until `interval_ns` have passed since the last call and samples. Returns 1; 0 if the root has
+ * ended. EINTR when a signal that asks to end has come (base/interrupt.h).
+ */
+int sp_watch_next(struct sp_watch *watch, uint64_t interval_ns, struct sp_error *err);
+/** Ends the sessions that were made for it. */
+void sp_watch_close(struct sp_watch *watch);
+
+/* --- one process --- */
 
 /** Can be closed, also when it failed. */
 int sp_sampler_open(struct sp_sampler *sampler, pid_t pid, struct sp_error *err);
+/** Brings the list of mappings up to date, and counts the pages written so far; nothing is taken. */
+int sp_sampler_look(struct sp_sampler *sampler, uint64_t *pages, struct sp_error *err);
 /**
- * Waits until `interval_ns` have passed since the last call and samples. Returns 1; 0 if the process
- * has ended. EINTR when a signal that asks to end has come (base/interrupt.h).
+ * Ends an interval. If it has executed another program, or the session that was held has ended, that is an
+ * event, nothing else is known, and the next interval is of what there is now.
  */
-int sp_sampler_next(struct sp_sampler *sampler, uint64_t interval_ns, struct sp_error *err);
-/** Ends a session that was made for the sampler. */
+int sp_sampler_take(struct sp_sampler *sampler, struct sp_error *err);
+/** True if the process ends within this time. */
+bool sp_sampler_ends_within(const struct sp_sampler *sampler, int ms);
 void sp_sampler_close(struct sp_sampler *sampler);
 
 /** How many cells a mapping has: SP_SAMPLE_CELLS, or one for each page. */

@@ -113,9 +113,22 @@ int sp_checkpoint_open(struct sp_checkpoint **checkpoint, const char *path, stru
 int sp_checkpoint_of_records(struct sp_checkpoint **checkpoint, uint8_t *bytes, size_t size,
                              struct sp_error *err);
 void sp_checkpoint_close(struct sp_checkpoint *checkpoint);
+/** Whose mappings are those of its memory: its own, or of the one with which it shares that. */
+static inline uint32_t sp_memory_owner(const Sealpoint__Process *process)
+{
+	return process->memory_of ? process->memory_of : process->pid;
+}
 /** The id of the checkpoint at `path`; nothing but its manifest is read. */
 int sp_checkpoint_read_id(const char *path, uint8_t id[SP_CHECKPOINT_ID_SIZE],
                           struct sp_error *err);
+/**
+ * Writes to a file of that name what a checkpoint says of the machine that it is made on, and no more. A manifest is
+ * such a file, too.
+ */
+int sp_machine_write(int dirfd, const char *name, struct sp_error *err);
+/** Reads it, and refuses one of another architecture. The caller's to free, with protobuf-c. */
+int sp_machine_read(int dirfd, const char *name, Sealpoint__Manifest **machine,
+                    struct sp_error *err);
 /** Fails if the checkpoint holds memory only, and no program that could run. */
 int sp_checkpoint_need_program(const struct sp_checkpoint *checkpoint, struct sp_error *err);
 /** All of open, and every frame of the chain. */

@@ -109,6 +109,12 @@ static int check_descriptor(struct checker *checker, const Sealpoint__Descriptor
 		return sp_fail(checker->err, EBADMSG,
 		               "descriptor %" PRIu32 " belongs to the unknown process %" PRIu32,
 		               descriptor->number, descriptor->pid);
+	if (process->process->descriptors_of)
+		return sp_fail(checker->err, EBADMSG,
+		               "descriptor %" PRIu32 " belongs to process %" PRIu32
+		               ", which shares those of process %" PRIu32,
+		               descriptor->number, descriptor->pid,
+		               process->process->descriptors_of);
 	if (descriptor->number >= DESCRIPTOR_END)
 		return sp_fail(checker->err, EBADMSG,
 		               "process %" PRIu32 " has a descriptor %" PRIu32 ", which cannot be",
@@ -190,7 +196,8 @@ static int check_ended(const struct checker *checker, const Sealpoint__Process *
 	uint32_t status = process->wait_status, signal = status & 0x7f;
 
 	if (process->memory_object || process->executable_file || process->n_facets ||
-	    process->stopped)
+	    process->stopped || process->terminal || process->descriptors_of ||
+	    process->directories_of || process->memory_of || process->actions_of)
 		return sp_fail(checker->err, EBADMSG,
 		               "process %" PRIu32 " has ended, and has more than a status",
 		               process->pid);
@@ -214,6 +221,10 @@ static int check_process(struct checker *checker, const Sealpoint__Process *proc
 		return sp_fail(checker->err, EBADMSG,
 		               "process %" PRIu32 " ends with signal %" PRIu32 ", which cannot be",
 		               process->pid, process->exit_signal);
+	if (process->continued && (process->ended || process->stopped))
+		return sp_fail(checker->err, EBADMSG,
+		               "process %" PRIu32 " goes on, and has ended or is stopped",
+		               process->pid);
 	if (process->ended)
 		return check_ended(checker, process);
 	if (process->wait_status > (process->stopped ? 64U : 0U))
@@ -221,6 +232,11 @@ static int check_process(struct checker *checker, const Sealpoint__Process *proc
 		               "process %" PRIu32 " is stopped with signal %" PRIu32
 		               ", which cannot be",
 		               process->pid, process->wait_status);
+	if (process->leader_status & ~0xff00U || (process->leader_status && !process->leader_ended))
+		return sp_fail(checker->err, EBADMSG,
+		               "the main thread of process %" PRIu32
+		               " has ended with status %#" PRIx32 ", which cannot be",
+		               process->pid, process->leader_status);
 	if (process->memory_object == 0)
 		return sp_fail(checker->err, EBADMSG, "process %" PRIu32 " has no memory",
 		               process->pid);
@@ -229,6 +245,11 @@ static int check_process(struct checker *checker, const Sealpoint__Process *proc
 		               "the executable of process %" PRIu32
 		               " is the unknown open file %" PRIu32,
 		               process->pid, process->executable_file);
+	if (process->terminal != 0 && !is_open_file(checker, process->terminal))
+		return sp_fail(checker->err, EBADMSG,
+		               "the terminal of process %" PRIu32
+		               " is the unknown open file %" PRIu32,
+		               process->pid, process->terminal);
 	return check_facets(checker, "process", process->pid, process->facets, process->n_facets);
 }
 
@@ -237,10 +258,14 @@ static const Sealpoint__Process *process_at(const struct checker *checker, size_
 	return sp_array_pointer(&checker->checkpoint->processes, index);
 }
 
-/* The root comes first, and every other process after its parent: so they form a tree. */
+/*
+ * The root comes first, and every other process after its parent: so they form a tree. In a pre-dump, of
+ * processes that ran, a parent may have ended meanwhile.
+ */
 static int check_parentage(struct checker *checker)
 {
 	const struct sp_array *processes = &checker->checkpoint->processes;
+	size_t count = checker->checkpoint->manifest->memory_only ? 1 : processes->count;
 	const Sealpoint__Process *root = process_at(checker, 0);
 
 	if (root->ended)
@@ -249,7 +274,7 @@ static int check_parentage(struct checker *checker)
 		return sp_fail(checker->err, EBADMSG,
 		               "the first process is %" PRIu32 " and not the root %" PRIu32,
 		               root->pid, checker->checkpoint->manifest->root_pid);
-	for (size_t i = 1; i < processes->count; i++) {
+	for (size_t i = 1; i < count; i++) {
 		const Sealpoint__Process *process = process_at(checker, i);
 		size_t parent = 0;
 
@@ -262,6 +287,59 @@ static int check_parentage(struct checker *checker)
 			               process->pid, process->ppid);
 	}
 	return 0;
+}
+
+static const struct shared {
+	size_t offset; /* in Sealpoint__Process */
+	const char *what;
+} shared[] = {
+        {offsetof(Sealpoint__Process, memory_of), "memory"},
+        {offsetof(Sealpoint__Process, descriptors_of), "descriptors"},
+        {offsetof(Sealpoint__Process, directories_of), "directories"},
+        {offsetof(Sealpoint__Process, actions_of), "signal actions"},
+};
+
+static uint32_t shares_with(const Sealpoint__Process *process, const struct shared *what)
+{
+	return *(const uint32_t *)((const char *)process + what->offset);
+}
+
+/* One that shares names the first who does. */
+static int check_shared(struct checker *checker, size_t index, const struct shared *what)
+{
+	const Sealpoint__Process *process = process_at(checker, index), *other;
+	uint32_t with = shares_with(process, what);
+
+	for (size_t i = 0; i < index && with; i++) {
+		other = process_at(checker, i);
+		if (other->pid == with && !other->ended && !shares_with(other, what) &&
+		    (with != process->memory_of || other->memory_object == process->memory_object))
+			return 0;
+	}
+	if (!with)
+		return 0;
+	return sp_fail(checker->err, EBADMSG,
+	               "process %" PRIu32 " shares its %s with process %" PRIu32
+	               ", which comes not before it or has none of its own",
+	               process->pid, what->what, with);
+}
+
+/* The kernel has signal actions in common only together with memory. */
+static int check_sharing(struct checker *checker)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < checker->checkpoint->processes.count && !rc; i++) {
+		const Sealpoint__Process *process = process_at(checker, i);
+
+		for (size_t j = 0; j < SP_COUNT_OF(shared) && !rc; j++)
+			rc = check_shared(checker, i, &shared[j]);
+		if (!rc && process->actions_of && !process->memory_of)
+			rc = sp_fail(checker->err, EBADMSG,
+			             "process %" PRIu32 " shares signal actions, and no memory",
+			             process->pid);
+	}
+	return rc;
 }
 
 static int check_processes(struct checker *checker)
@@ -279,7 +357,7 @@ static int check_processes(struct checker *checker)
 		if (rc < 0)
 			return rc;
 		sp_array_append(&checker->processes, &seen);
-		if (!seen.process->ended)
+		if (!seen.process->ended && !seen.process->memory_of)
 			sp_array_append(&objects, &object);
 	}
 	sp_array_sort(&checker->processes, compare_processes);
@@ -292,12 +370,13 @@ static int check_processes(struct checker *checker)
 	}
 	if (find_twice(&objects))
 		return sp_fail(checker->err, EBADMSG, "two processes have the same memory");
-	return check_parentage(checker);
+	return check_sharing(checker) ? -checker->err->code : check_parentage(checker);
 }
 
 static int check_thread(struct checker *checker, const Sealpoint__Thread *thread)
 {
 	struct seen_process *process = find_process(checker, thread->pid);
+	bool leads = process && !process->threads && !process->process->leader_ended;
 
 	if (!process || process->process->ended)
 		return sp_fail(checker->err, EBADMSG,
@@ -307,12 +386,12 @@ static int check_thread(struct checker *checker, const Sealpoint__Thread *thread
 		return sp_fail(checker->err, EBADMSG,
 		               "process %" PRIu32 " has a thread %" PRIu32 ", which cannot be",
 		               thread->pid, thread->tid);
-	if ((process->threads++ == 0) != (thread->tid == thread->pid))
+	process->threads++;
+	if (leads != (thread->tid == thread->pid))
 		return sp_fail(checker->err, EBADMSG,
 		               "thread %" PRIu32 " stands where the %s of process %" PRIu32
 		               " should",
-		               thread->tid, process->threads == 1 ? "leader" : "other threads",
-		               thread->pid);
+		               thread->tid, leads ? "leader" : "other threads", thread->pid);
 	if (thread->general.len != sizeof(struct user_regs_struct))
 		return sp_fail(checker->err, EBADMSG,
 		               "thread %" PRIu32 " has %zu bytes of general registers, not %zu",
@@ -410,7 +489,7 @@ static int check_vma(struct checker *checker, const Sealpoint__Vma *vma)
 	struct seen_process *process = find_process(checker, vma->pid);
 	int rc;
 
-	if (!process || process->process->ended)
+	if (!process || process->process->ended || process->process->memory_of)
 		return bad_vma(checker, vma, "belongs to nobody");
 	if (vma->kind == 0 || vma->kind >= SP_VMA_KINDS)
 		return bad_vma(checker, vma, "is of an unknown kind");
@@ -463,7 +542,7 @@ static int check_stray_pages(const struct checker *checker)
 		uint64_t pages = sp_page_index_count(index, seen->process->memory_object, 0,
 		                                     SP_INDEX_PAGES_END);
 
-		if (pages == seen->pages)
+		if (pages == seen->pages || seen->process->memory_of)
 			continue;
 		if (index->layers == 1)
 			return sp_fail(checker->err, EBADMSG,

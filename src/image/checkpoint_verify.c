@@ -43,8 +43,7 @@ static int verify_one(const struct sp_checkpoint *checkpoint, void *log, struct 
 	int rc = sp_page_store_verify(checkpoint->pages, log, err);
 
 	if (rc < 0)
-		return sp_error_context(err, "checkpoint %s is damaged, use another copy of it",
-		                        checkpoint->path);
+		return rc;
 	sp_verbose(log, "%s is intact", checkpoint->path);
 	warn_of_strangers(checkpoint, log);
 	return 0;

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "image/partial.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -36,9 +37,7 @@ static int set_paths(struct sp_checkpoint_writer *writer, const char *path, stru
 	length = (size_t)printed;
 	while (length > 1 && writer->path[length - 1] == '/')
 		writer->path[--length] = '\0';
-	printed = snprintf(writer->partial, sizeof(writer->partial), "%s.partial-%d", writer->path,
-	                   getpid());
-	if (printed < 0 || (size_t)printed >= sizeof(writer->partial))
+	if (sp_partial_name(writer->path, writer->partial) < 0)
 		return sp_fail_errno(err, ENAMETOOLONG, "cannot create checkpoint %s", path);
 	return 0;
 }
@@ -85,52 +84,14 @@ static int check_place(const struct sp_checkpoint_writer *writer, struct sp_erro
 	return 0;
 }
 
-static int refuse_partial(const struct sp_checkpoint_writer *writer, int code, struct sp_error *err)
-{
-	const char *slash = strrchr(writer->path, '/');
-	int length = slash ? (int)(slash - writer->path) : 0;
-	sp_cleanup_free char *parent = sp_format("%.*s", length, writer->path);
-
-	if (code == EEXIST)
-		return sp_fail(
-		        err, code,
-		        "cannot create checkpoint %s: %s is left from a run that was killed; "
-		        "remove it",
-		        writer->path, writer->partial);
-	if (code == ENOENT && *parent && access(parent, F_OK) < 0)
-		return sp_fail(err, code,
-		               "cannot create checkpoint %s: the directory %s does not exist; "
-		               "create it first",
-		               writer->path, parent);
-	return sp_fail_errno(err, code, "cannot create %s", writer->partial);
-}
-
-/* Removes the partial directory and the files in it, without a need for memory. */
-static void remove_partial(void *context)
-{
-	static const char *const names[] = {SP_IMAGE_MANIFEST, SP_IMAGE_RECORDS,
-	                                    SP_IMAGE_PAGE_INDEX, SP_IMAGE_PAGES};
-	const struct sp_checkpoint_writer *writer = context;
-	sp_cleanup_close int dirfd = open(writer->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	for (size_t i = 0; i < SP_COUNT_OF(names) && dirfd >= 0; i++)
-		unlinkat(dirfd, names[i], 0);
-	rmdir(writer->partial);
-}
-
 static int make_partial(struct sp_checkpoint_writer *writer, struct sp_error *err)
 {
-	if (mkdir(writer->partial, 0700) < 0) {
-		int status = refuse_partial(writer, errno, err);
-
+	writer->dirfd = sp_partial_make(writer->path, writer->partial, err);
+	if (writer->dirfd >= 0)
+		sp_when_out_of_memory(sp_partial_remove, writer->partial);
+	else
 		writer->partial[0] = '\0'; /* not ours to remove */
-		return status;
-	}
-	sp_when_out_of_memory(remove_partial, writer);
-	writer->dirfd = open(writer->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (writer->dirfd < 0)
-		return sp_fail_errno(err, errno, "cannot open %s", writer->partial);
-	return 0;
+	return writer->dirfd < 0 ? writer->dirfd : 0;
 }
 
 static int create(struct sp_checkpoint_writer *writer, const char *path, bool replaces,
@@ -242,6 +203,11 @@ static int refuse_rename(const struct sp_checkpoint_writer *writer, int code, st
 		               "cannot replace %s: this file system cannot exchange directories; "
 		               "write to a new one",
 		               writer->path);
+	if (code == ENOTEMPTY || code == EEXIST || code == ENOTDIR)
+		return sp_fail(
+		        err, code,
+		        "something else has been written to %s meanwhile; choose another name",
+		        writer->path);
 	return sp_fail_errno(err, code, "cannot rename %s to %s", writer->partial, writer->path);
 }
 
@@ -319,7 +285,7 @@ static void remove_replaced(struct sp_checkpoint_writer *writer)
 	while (dir && (entry = readdir(dir)))
 		renameat2(dirfd(dir), entry->d_name, writer->dirfd, entry->d_name,
 		          RENAME_NOREPLACE);
-	remove_partial(writer);
+	sp_partial_remove(writer->partial);
 }
 
 int sp_checkpoint_commit(struct sp_checkpoint_writer *writer, const Sealpoint__Manifest *manifest,
@@ -345,7 +311,7 @@ void sp_checkpoint_withdraw(struct sp_checkpoint_writer *writer)
 	if (set_paths(writer, writer->path, NULL))
 		return;
 	if (!writer->replaces && !rename(writer->path, writer->partial))
-		remove_partial(writer);
+		sp_partial_remove(writer->partial);
 	writer->partial[0] = '\0';
 }
 
@@ -356,7 +322,7 @@ void sp_checkpoint_abandon(struct sp_checkpoint_writer *writer)
 	if (writer->pages)
 		sp_page_writer_abandon(sp_steal_ptr(&writer->pages));
 	sp_record_writer_abandon(&writer->records);
-	remove_partial(writer);
+	sp_partial_remove(writer->partial);
 	sp_when_out_of_memory(NULL, NULL);
 	writer->partial[0] = '\0';
 	if (writer->dirfd >= 0)

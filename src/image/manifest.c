@@ -75,10 +75,11 @@ static int describe_file(int dirfd, size_t number, Sealpoint__ImageFile *file, s
 	return sp_file_checksum(dirfd, name, &file->checksum, err);
 }
 
-static int write_message(int dirfd, const Sealpoint__Manifest *manifest, struct sp_error *err)
+static int write_message(int dirfd, const char *name, const Sealpoint__Manifest *manifest,
+                         struct sp_error *err)
 {
 	struct sp_record_writer writer;
-	int rc = sp_record_writer_open(&writer, dirfd, SP_IMAGE_MANIFEST, err);
+	int rc = sp_record_writer_open(&writer, dirfd, name, err);
 
 	if (rc < 0)
 		return rc;
@@ -161,7 +162,19 @@ int sp_manifest_write(int dirfd, const Sealpoint__Manifest *given, struct sp_err
 	manifest.tool_version = (char *)SP_VERSION;
 	manifest.files = file_list;
 	manifest.n_files = IMAGE_FILES;
-	return write_message(dirfd, &manifest, err);
+	return write_message(dirfd, SP_IMAGE_MANIFEST, &manifest, err);
+}
+
+int sp_machine_write(int dirfd, const char *name, struct sp_error *err)
+{
+	Sealpoint__Manifest manifest = SEALPOINT__MANIFEST__INIT;
+	struct origin origin;
+
+	if (describe_origin(&manifest, &origin, err) < 0)
+		return -err->code;
+	if (unlinkat(dirfd, name, 0) < 0 && errno != ENOENT)
+		return sp_fail_errno(err, errno, "cannot replace %s", name);
+	return write_message(dirfd, name, &manifest, err);
 }
 
 /* --- checking --- */
@@ -333,5 +346,25 @@ int sp_manifest_read(int dirfd, const char *path, Sealpoint__Manifest **manifest
 		sealpoint__manifest__free_unpacked(found, NULL);
 	else
 		*manifest = found;
+	return rc;
+}
+
+int sp_machine_read(int dirfd, const char *name, Sealpoint__Manifest **machine,
+                    struct sp_error *err)
+{
+	struct sp_record_reader reader;
+	Sealpoint__Manifest *found = NULL;
+	int rc = sp_record_reader_open(&reader, dirfd, name, err);
+
+	if (rc < 0)
+		return rc;
+	rc = read_message(&reader, &found, err);
+	sp_record_reader_close(&reader);
+	if (rc == 0)
+		rc = check_machine(found, name, err);
+	if (rc < 0)
+		sealpoint__manifest__free_unpacked(found, NULL);
+	else
+		*machine = found;
 	return rc;
 }

@@ -11,6 +11,7 @@ void sp_page_batch_clear(struct sp_page_batch *batch)
 	batch->data_pages = 0;
 	batch->frame = (struct sp_frame){0};
 	batch->object_count = batch->run_count = 0;
+	batch->has_common = false;
 	batch->page = 0;
 }
 
@@ -114,11 +115,12 @@ static bool page_is_zero(const uint8_t *page)
 	return true;
 }
 
-static void begin_object(struct sp_page_batch *batch, uint32_t object)
+static void begin_object(struct sp_page_batch *batch, const struct sp_page_piece *piece)
 {
-	if (batch->object_count > 0 && batch->objects[batch->object_count - 1] == object)
+	if (batch->object_count > 0 && batch->objects[batch->object_count - 1] == piece->object)
 		return;
-	batch->objects[batch->object_count] = object;
+	batch->objects[batch->object_count] = piece->object;
+	batch->origins[batch->object_count] = piece->origin;
 	batch->object_runs[batch->object_count++] = 0;
 	batch->page = 0;
 }
@@ -165,7 +167,8 @@ void sp_page_batch_sort_out(struct sp_page_batch *batch)
 	for (size_t i = 0; i < batch->piece_count; i++) {
 		const struct sp_page_piece *piece = &batch->pieces[i];
 
-		begin_object(batch, piece->object);
+		begin_object(batch, piece);
+		batch->has_common |= piece->state == SP_PAGE_COMMON;
 		if (piece->state == SP_PAGE_DATA)
 			sort_out_data(batch, piece, &from, &to);
 		else
@@ -186,6 +189,8 @@ void sp_page_batch_chunk(struct sp_page_batch *batch, Sealpoint__PageIndex *chun
 	chunk->n_objects = chunk->n_object_runs = batch->object_count;
 	chunk->objects = batch->objects;
 	chunk->object_runs = batch->object_runs;
+	chunk->n_origins = batch->has_common ? batch->object_count : 0;
+	chunk->origins = batch->origins;
 	chunk->n_gaps = chunk->n_lengths = chunk->n_states = batch->run_count;
 	chunk->gaps = batch->gaps;
 	chunk->lengths = batch->lengths;

@@ -20,6 +20,7 @@ struct sp_page_piece {
 	uint64_t page;                       /* the first */
 	uint64_t pages;
 	uint32_t object;
+	uint32_t origin; /* of the object; 0: none */
 	enum sp_page_state state;
 };
 
@@ -35,6 +36,8 @@ struct sp_page_batch {
 	uint64_t page; /* behind the last run */
 	uint32_t objects[SP_BATCH_PIECES];
 	uint32_t object_runs[SP_BATCH_PIECES];
+	uint32_t origins[SP_BATCH_PIECES];
+	bool has_common; /* some run refers to them */
 	uint64_t gaps[SP_BATCH_RUNS];
 	uint64_t lengths[SP_BATCH_RUNS];
 	uint32_t states[SP_BATCH_RUNS];

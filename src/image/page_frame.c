@@ -7,7 +7,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#ifdef __x86_64__
+#include <xxh_x86dispatch.h> /* the same XXH3 with the widest registers of this processor */
+#else
 #include <xxhash.h>
+#endif
 
 static void *checked(void *context)
 {

@@ -5,6 +5,7 @@
 #include "image/page_index.h"
 #include "image/checkpoint.h"
 
+#include "base/cleanup.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -51,6 +52,8 @@ static void append_run(struct sp_page_index *index, const struct sp_index_run *r
 /* Where the decoding of a chunk stands. */
 struct chunk_cursor {
 	const Sealpoint__PageIndex *chunk;
+	uint32_t object;
+	uint32_t origin;     /* of the object; 0: none */
 	size_t run;          /* the next in the columns */
 	uint64_t page;       /* behind the last run of this object */
 	uint64_t data_pages; /* DATA pages so far: the place of the next one */
@@ -63,9 +66,10 @@ static int check_columns(const Sealpoint__PageIndex *chunk, struct sp_error *err
 	if (chunk->layer >= SP_PAGE_LAYERS)
 		return sp_fail(err, EBADMSG, "layer %" PRIu32 " of at most %d", chunk->layer,
 		               SP_PAGE_LAYERS);
-	if (chunk->n_objects != chunk->n_object_runs)
-		return sp_fail(err, EBADMSG, "%zu objects with %zu numbers of runs",
-		               chunk->n_objects, chunk->n_object_runs);
+	if (chunk->n_objects != chunk->n_object_runs ||
+	    (chunk->n_origins && chunk->n_objects != chunk->n_origins))
+		return sp_fail(err, EBADMSG, "%zu objects with %zu numbers of runs and %zu origins",
+		               chunk->n_objects, chunk->n_object_runs, chunk->n_origins);
 	for (size_t i = 0; i < chunk->n_object_runs; i++)
 		runs += chunk->object_runs[i];
 	if (chunk->n_gaps != runs || chunk->n_lengths != runs || chunk->n_states != runs)
@@ -75,9 +79,9 @@ static int check_columns(const Sealpoint__PageIndex *chunk, struct sp_error *err
 	return 0;
 }
 
-static int add_run(struct sp_page_index *index, struct chunk_cursor *cursor, uint32_t object,
-                   struct sp_error *err)
+static int add_run(struct sp_page_index *index, struct chunk_cursor *cursor, struct sp_error *err)
 {
+	uint32_t object = cursor->object;
 	uint64_t gap = cursor->chunk->gaps[cursor->run];
 	uint64_t length = cursor->chunk->lengths[cursor->run];
 	uint32_t state = cursor->chunk->states[cursor->run];
@@ -98,6 +102,17 @@ static int add_run(struct sp_page_index *index, struct chunk_cursor *cursor, uin
 	run.page = cursor->page + gap;
 	run.pages = length;
 	cursor->page = run.page + length;
+	if (state == SP_PAGE_PARENT)
+		run.origin = object;
+	if (state == SP_PAGE_COMMON) {
+		if (cursor->origin == 0 || cursor->origin >= object)
+			return sp_fail(err, EBADMSG,
+			               "object %" PRIu32 " has pages in common with object %" PRIu32
+			               ", which cannot be",
+			               object, cursor->origin);
+		run.origin = cursor->origin;
+		index->has_common = true;
+	}
 	if (state == SP_PAGE_DATA) {
 		if (length > SP_FRAME_PAGES - cursor->data_pages)
 			return sp_fail(err, EBADMSG, "a frame holds more than %llu pages",
@@ -113,14 +128,15 @@ static int add_run(struct sp_page_index *index, struct chunk_cursor *cursor, uin
 static int add_object(struct sp_page_index *index, struct chunk_cursor *cursor, size_t number,
                       struct sp_error *err)
 {
-	uint32_t object = cursor->chunk->objects[number];
 	int rc;
 
-	if (object == 0)
+	cursor->object = cursor->chunk->objects[number];
+	cursor->origin = cursor->chunk->n_origins ? cursor->chunk->origins[number] : 0;
+	if (cursor->object == 0)
 		return sp_fail(err, EBADMSG, "an object has the number 0");
 	cursor->page = 0;
 	for (uint32_t i = 0; i < cursor->chunk->object_runs[number]; i++) {
-		rc = add_run(index, cursor, object, err);
+		rc = add_run(index, cursor, err);
 		if (rc < 0)
 			return rc;
 	}
@@ -224,6 +240,53 @@ static int check_frames(const struct sp_page_index *index, struct sp_error *err)
 	return 0;
 }
 
+/*
+ * What the origin of an object has at these pages becomes the object's. Origins have lower numbers: all
+ * of theirs is in `resolved` already.
+ */
+static int append_common(struct sp_page_index *resolved, const struct sp_index_run *run,
+                         struct sp_error *err)
+{
+	uint64_t page = run->page, end = run->page + run->pages, pages;
+
+	while (page < end) {
+		const struct sp_index_run *found =
+		        sp_page_index_at(resolved, run->origin, page, &pages);
+		struct sp_index_run adopted;
+
+		if (!found)
+			return sp_fail(err, EBADMSG,
+			               "page %" PRIu64 " of object %" PRIu32
+			               " is to be that of object %" PRIu32 ", which has none",
+			               page, run->object, run->origin);
+		adopted = sp_index_run_part(found, page, found->page + found->pages);
+		adopted.object = run->object;
+		if (pages > end - page)
+			pages = end - page;
+		sp_page_runs_append(&resolved->runs, &adopted, page, page + pages);
+		page += pages;
+	}
+	return 0;
+}
+
+static int resolve_common(struct sp_page_index *index, struct sp_error *err)
+{
+	struct sp_page_index resolved = {.runs = SP_ARRAY_OF(struct sp_index_run)};
+	int rc = 0;
+
+	for (size_t i = 0; i < index->runs.count && rc == 0; i++) {
+		const struct sp_index_run *run = sp_array_at(&index->runs, i);
+
+		if (run->state == SP_PAGE_COMMON)
+			rc = append_common(&resolved, run, err);
+		else
+			sp_array_append(&resolved.runs, run);
+	}
+	sp_array_release(&index->runs);
+	index->runs = resolved.runs;
+	return rc;
+}
+
 int sp_page_index_complete(struct sp_page_index *index, struct sp_error *err)
 {
 	int rc;
@@ -236,6 +299,8 @@ int sp_page_index_complete(struct sp_page_index *index, struct sp_error *err)
 		rc = check_frames(index, err);
 	if (rc == 0 && index->layers > 1)
 		sp_page_layers_flatten(&index->runs);
+	if (rc == 0 && index->has_common)
+		rc = resolve_common(index, err);
 	return rc;
 }
 
@@ -386,6 +451,26 @@ void sp_page_index_keep(struct sp_page_index *index, uint32_t object, const stru
 	index->runs = kept;
 }
 
+void sp_page_index_count_pages(const struct sp_page_index *index, size_t frames,
+                               struct sp_page_stats *stats)
+{
+	/* One bit for each page of each frame: several objects may have the same. */
+	sp_cleanup_free uint8_t *seen = sp_alloc_zeroed(frames + 1, SP_FRAME_PAGES / 8);
+
+	for (size_t i = 0; i < index->runs.count; i++) {
+		const struct sp_index_run *run = sp_array_at(&index->runs, i);
+		uint64_t bit = run->frame * SP_FRAME_PAGES + run->place;
+
+		stats->pages[run->state] += run->pages;
+		for (uint64_t end = bit + run->pages; run->state == SP_PAGE_DATA && bit < end;
+		     bit++) {
+			if (!(seen[bit / 8] & 1U << bit % 8))
+				stats->raw_bytes += SP_PAGE_SIZE;
+			seen[bit / 8] |= (uint8_t)(1U << bit % 8);
+		}
+	}
+}
+
 void sp_page_index_stats(const struct sp_page_index *index, struct sp_page_stats *stats)
 {
 	uint64_t stored = 0;
@@ -394,13 +479,8 @@ void sp_page_index_stats(const struct sp_page_index *index, struct sp_page_stats
 	        .stored_bytes = index->file_size,
 	        .frames = index->frames.count,
 	};
-	for (size_t i = 0; i < index->runs.count; i++) {
-		const struct sp_index_run *run = sp_array_at(&index->runs, i);
-
-		stats->pages[run->state] += run->pages;
-	}
+	sp_page_index_count_pages(index, index->frames.count, stats);
 	for (size_t i = 0; i < index->frames.count; i++)
 		stored += ((const struct sp_frame *)sp_array_at(&index->frames, i))->pages;
-	stats->raw_bytes = stats->pages[SP_PAGE_DATA] * SP_PAGE_SIZE;
 	stats->superseded_bytes = stored * SP_PAGE_SIZE - stats->raw_bytes;
 }

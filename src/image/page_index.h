@@ -1,6 +1,7 @@
 /*
  * The page index in memory: what state each page of each object has, and where its contents are. A
- * sorted array of runs, 24 bytes each, searched by halving.
+ * sorted array of runs, 24 bytes each, searched by halving. What one object has in common with another
+ * (COMMON) is found at the other's place when the index is complete, and has that state from then on.
  *
  * This is also the reader of pages.idx: everything in a chunk is checked before it becomes a run.
  * The layers in which a running program was saved are laid over each other here, once, and nobody
@@ -25,7 +26,10 @@ struct sp_index_run {
 	uint64_t layer : 6;  /* that it was added in */
 	uint64_t place : 7;  /* DATA: the first page's place in the frame, in pages */
 	uint32_t object;
-	uint32_t frame; /* DATA: index of the frame */
+	union {
+		uint32_t frame;  /* DATA: index of the frame */
+		uint32_t origin; /* COMMON, PARENT: the object that has it, here or in the parent */
+	};
 };
 
 /** The part of a run from `page` to `end`, which are inside of it. */
@@ -47,6 +51,7 @@ struct sp_page_index {
 	uint64_t file_size;     /* of pages.img */
 	uint32_t layers;        /* how many there may be: runs have a layer below this */
 	bool sorted;            /* runs are in order so far */
+	bool has_common;        /* there are COMMON runs, which are not resolved yet */
 };
 
 void sp_page_index_init(struct sp_page_index *index, uint64_t file_size);
@@ -64,6 +69,9 @@ int sp_page_index_read_file(struct sp_page_index *index, int dirfd, struct sp_er
 /** Forgets the object's pages outside of `ranges` (struct sp_range, ascending). */
 void sp_page_index_keep(struct sp_page_index *index, uint32_t object,
                         const struct sp_array *ranges);
+/** Adds to `pages` and `raw_bytes`; frames of DATA runs are numbered below `frames`. */
+void sp_page_index_count_pages(const struct sp_page_index *index, size_t frames,
+                               struct sp_page_stats *stats);
 /** What there is: see struct sp_page_stats. */
 void sp_page_index_stats(const struct sp_page_index *index, struct sp_page_stats *stats);
 

@@ -27,6 +27,8 @@ static bool goes_on(const struct sp_index_run *before, const struct sp_index_run
 	if (before->object != run->object || before->page + before->pages != run->page ||
 	    before->state != run->state)
 		return false;
+	if (run->state == SP_PAGE_COMMON || run->state == SP_PAGE_PARENT)
+		return before->origin == run->origin;
 	return run->state != SP_PAGE_DATA ||
 	       (before->frame == run->frame && before->place + before->pages == run->place);
 }

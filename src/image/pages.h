@@ -11,8 +11,9 @@
  * in it; for frames their offset, sizes and checksum.
  *
  * The writer reads pages in the caller's thread, as they are added. A pool of workers finds
- * all-zero pages (DATA becomes ZERO), compresses and writes. Up to 26 MiB may have been read and
- * wait for a worker: that and the compressors are all the memory it takes, whatever is saved.
+ * all-zero pages (DATA becomes ZERO), compresses and writes. Up to 4 MiB may have been read and wait
+ * for a worker, and in a freeze up to 26: that and the compressors are all the memory it takes,
+ * whatever is saved.
  */
 #ifndef SEALPOINT_IMAGE_PAGES_H
 #define SEALPOINT_IMAGE_PAGES_H
@@ -21,6 +22,7 @@
 
 #include <stddef.h>
 
+struct sp_array;
 struct sp_error;
 struct sp_log;
 
@@ -31,6 +33,7 @@ enum sp_page_state {
 	SP_PAGE_ZERO = 3,   /* populated, all zero */
 	SP_PAGE_FILE = 4,   /* populated, contents are the mapped file's */
 	SP_PAGE_GUARD = 5,  /* MADV_GUARD_INSTALL */
+	SP_PAGE_COMMON = 6, /* as in the object's origin, at the same place */
 	SP_PAGE_STATES
 };
 
@@ -55,7 +58,7 @@ struct sp_page_source {
 /** With layers, pages count once, in the state that the topmost layer gives them. */
 struct sp_page_stats {
 	uint64_t pages[SP_PAGE_STATES];
-	uint64_t raw_bytes;        /* of DATA pages */
+	uint64_t raw_bytes;        /* of DATA pages, each once, whatever objects have it */
 	uint64_t superseded_bytes; /* of pages that are stored, but do not count any more */
 	uint64_t stored_bytes;     /* size of pages.img */
 	uint64_t frames;
@@ -64,16 +67,28 @@ struct sp_page_stats {
 struct sp_page_writer;
 
 struct sp_page_writer_options {
-	int level;          /* zstd level (negative ones are fast), or SP_COMPRESS_NONE */
-	unsigned workers;   /* 0: one per online processor, at most 16 */
+	int level;        /* zstd level (negative ones are fast), or SP_COMPRESS_NONE */
+	unsigned workers; /* 0: one per online processor, at most 16 */
+	bool read_ahead; /* somebody waits for the reading, not for the writing: see pages_writer.c */
+	/* uint8_t *: what writers one after the other read into; NULL: each has its own */
+	struct sp_array *room;
 	struct sp_log *log; /* may be NULL; progress against expected_bytes */
 	uint64_t expected_bytes;
 };
 
 int sp_page_writer_open(struct sp_page_writer **writer, int dirfd,
                         const struct sp_page_writer_options *options, struct sp_error *err);
+/** Frees what the last writer has left to the next: memory that was touched before is filled faster. */
+void sp_page_room_free(struct sp_array *room);
 /** A new object number, from 1. */
 uint32_t sp_page_writer_new_object(struct sp_page_writer *writer);
+/** A certain number, which no new object gets from now on. */
+void sp_page_writer_use_object(struct sp_page_writer *writer, uint32_t object);
+/**
+ * Says where COMMON pages of an object are: in another one, with a lower number, that has contents at
+ * the same places when all is written. They are stored there only, and no reader sees that.
+ */
+void sp_page_writer_set_origin(struct sp_page_writer *writer, uint32_t object, uint32_t origin);
 /** Registers a source; valid until the writer is finished. Returns a handle for add(). */
 uint32_t sp_page_writer_add_source(struct sp_page_writer *writer, struct sp_page_source source);
 /**
@@ -93,8 +108,9 @@ int sp_page_writer_next_layer(struct sp_page_writer *writer, struct sp_error *er
 /** Reads what is still to be read of all that was added: from then on the sources may change. */
 int sp_page_writer_drain(struct sp_page_writer *writer, struct sp_error *err);
 /**
- * The workers step aside, for a moment when every processor counts, once they have done what they are
- * at, until sp_page_writer_resume(), or until one of the functions above has to wait for them.
+ * For a freeze, up to sp_page_writer_resume(). The workers step aside, for a moment when every
+ * processor counts, once they have done what they are at, until one of the functions above has to wait
+ * for them. With `read_ahead` that is when 26 MiB have been read.
  */
 void sp_page_writer_pause(struct sp_page_writer *writer);
 void sp_page_writer_resume(struct sp_page_writer *writer);
@@ -113,7 +129,7 @@ struct sp_page_store;
 
 struct sp_page_run {
 	struct sp_range range;
-	enum sp_page_state state; /* never PARENT from a walk: the chain is resolved */
+	enum sp_page_state state; /* never PARENT or COMMON from a walk: both are resolved */
 };
 
 /** Receives an object's contents. data() and zero() are called by several threads at once. */

@@ -3,7 +3,9 @@
  *
  * The work is divided by frames, not by addresses. The runs of the object are sorted by the frames
  * that they are in: so each frame is read and decoded once, however finely rounds and deltas have
- * cut it. Zero pages are work too, for whoever has to make them: many of them are a job.
+ * cut it. Some frames in a row are a job: neighbours often lie in one huge page, which the kernel would
+ * clear for each of two workers that come to it at once. Zero pages are work too, for whoever has to
+ * make them: many of them are a job.
  */
 #include "image/page_store.h"
 #include "image/pool.h"
@@ -23,11 +25,16 @@ struct part {
 	uint32_t place; /* in the frame, pages */
 };
 
-struct load_job {
+struct load {
 	struct sp_chain_frame frame; /* without a store: the parts are zero pages */
-	uint64_t zero_pages;
 	size_t part_count;
 	struct part parts[SP_FRAME_PAGES];
+};
+
+struct load_job {
+	uint64_t zero_pages;
+	size_t count;
+	struct load loads[4]; /* a huge page */
 };
 
 struct loader {
@@ -40,11 +47,11 @@ struct loader {
 
 /* --- workers --- */
 
-static int hand_out(const struct sp_page_sink *sink, const struct load_job *job,
-                    const uint8_t *pages, struct sp_error *err)
+static int hand_out(const struct sp_page_sink *sink, const struct load *load, const uint8_t *pages,
+                    struct sp_error *err)
 {
-	for (size_t i = 0; i < job->part_count; i++) {
-		const struct part *part = &job->parts[i];
+	for (size_t i = 0; i < load->part_count; i++) {
+		const struct part *part = &load->parts[i];
 		int rc = sink->data(sink->context, part->page * SP_PAGE_SIZE,
 		                    pages + part->place * SP_PAGE_SIZE, part->pages * SP_PAGE_SIZE,
 		                    err);
@@ -55,11 +62,11 @@ static int hand_out(const struct sp_page_sink *sink, const struct load_job *job,
 	return 0;
 }
 
-static int hand_out_zeros(const struct sp_page_sink *sink, const struct load_job *job,
+static int hand_out_zeros(const struct sp_page_sink *sink, const struct load *load,
                           struct sp_error *err)
 {
-	for (size_t i = 0; i < job->part_count; i++) {
-		const struct part *part = &job->parts[i];
+	for (size_t i = 0; i < load->part_count; i++) {
+		const struct part *part = &load->parts[i];
 		struct sp_range range = {part->page * SP_PAGE_SIZE,
 		                         (part->page + part->pages) * SP_PAGE_SIZE};
 		int rc = sink->zero(sink->context, range, err);
@@ -70,23 +77,30 @@ static int hand_out_zeros(const struct sp_page_sink *sink, const struct load_job
 	return 0;
 }
 
-static int run_load(void *context, unsigned worker, void *work, struct sp_error *err)
+static int run_load(const struct loader *loader, const struct load *load,
+                    struct sp_frame_decoder *decoder, struct sp_error *err)
 {
-	struct loader *loader = context;
-	struct sp_frame_decoder *decoder = &loader->decoders[worker];
-	const struct load_job *job = work;
 	const uint8_t *pages;
 	int rc;
 
-	if (sp_pool_failed(loader->pool))
-		return 0;
-	if (!job->frame.store)
-		return hand_out_zeros(loader->sink, job, err);
+	if (!load->frame.store)
+		return hand_out_zeros(loader->sink, load, err);
 	if (!decoder->zstd)
 		sp_frame_decoder_init(decoder);
-	rc = sp_chain_frame_read(&job->frame, decoder, &pages, err);
+	rc = sp_chain_frame_read(&load->frame, decoder, &pages, err);
 	if (rc == 0 && loader->sink)
-		rc = hand_out(loader->sink, job, pages, err);
+		rc = hand_out(loader->sink, load, pages, err);
+	return rc;
+}
+
+static int run_job(void *context, unsigned worker, void *work, struct sp_error *err)
+{
+	struct loader *loader = context;
+	const struct load_job *job = work;
+	int rc = 0;
+
+	for (size_t i = 0; i < job->count && rc == 0 && !sp_pool_failed(loader->pool); i++)
+		rc = run_load(loader, &job->loads[i], &loader->decoders[worker], err);
 	return rc;
 }
 
@@ -96,7 +110,7 @@ static int loader_start(struct loader *loader, const struct sp_page_sink *sink, 
 	struct sp_pool_work work = {
 	        .context = loader,
 	        .job_size = sizeof(struct load_job),
-	        .run = run_load,
+	        .run = run_job,
 	};
 
 	*loader = (struct loader){.sink = sink};
@@ -127,20 +141,34 @@ static int loader_finish(struct loader *loader, struct sp_error *err)
 	return rc;
 }
 
-/* The job for a frame: the one that is being filled, or a new one. */
-static struct load_job *job_for(struct loader *loader, const struct sp_chain_frame *frame)
+static struct load *new_load(struct loader *loader, const struct sp_chain_frame *frame)
 {
 	struct load_job *job = loader->filling;
+	struct load *load;
 
-	if (job && (job->frame.store != frame->store || job->frame.number != frame->number))
+	if (job && job->count == SP_COUNT_OF(job->loads))
 		submit(loader);
 	if (!loader->filling) {
 		loader->filling = sp_pool_claim(loader->pool);
-		loader->filling->frame = *frame;
+		loader->filling->count = 0;
 		loader->filling->zero_pages = 0;
-		loader->filling->part_count = 0;
 	}
-	return loader->filling;
+	job = loader->filling;
+	load = &job->loads[job->count++];
+	load->frame = *frame;
+	load->part_count = 0;
+	return load;
+}
+
+/* What is to be loaded of a frame: the last of the job that is being filled, or a new one. */
+static struct load *load_for(struct loader *loader, const struct sp_chain_frame *frame)
+{
+	struct load_job *job = loader->filling;
+	struct load *last = job ? &job->loads[job->count - 1] : NULL;
+
+	if (last && last->frame.store == frame->store && last->frame.number == frame->number)
+		return last;
+	return new_load(loader, frame);
 }
 
 /* --- what is to be loaded --- */
@@ -182,16 +210,16 @@ static struct sp_array find_references(const struct sp_page_index *index, uint32
 	return references;
 }
 
-static void add_part(struct load_job *job, const struct sp_index_run *run)
+static void add_part(struct load *load, const struct sp_index_run *run)
 {
 	struct part part = {run->page, run->pages, run->place};
-	struct part *last = &job->parts[job->part_count ? job->part_count - 1 : 0];
+	struct part *last = &load->parts[load->part_count ? load->part_count - 1 : 0];
 
-	if (job->part_count > 0 && last->page + last->pages == part.page &&
+	if (load->part_count > 0 && last->page + last->pages == part.page &&
 	    last->place + last->pages == part.place)
 		last->pages += part.pages;
 	else
-		job->parts[job->part_count++] = part;
+		load->parts[load->part_count++] = part;
 }
 
 static void load_data(struct loader *loader, const struct sp_page_store *store, uint32_t object,
@@ -207,7 +235,7 @@ static void load_data(struct loader *loader, const struct sp_page_store *store, 
 		struct sp_index_run part = sp_index_run_part(
 		        run, run->page > page ? run->page : page, run_end < end ? run_end : end);
 
-		add_part(job_for(loader, sp_page_store_chain_frame(store, run->frame)), &part);
+		add_part(load_for(loader, sp_page_store_chain_frame(store, run->frame)), &part);
 	}
 }
 
@@ -215,17 +243,17 @@ static int load_zeros(void *context, const struct sp_page_run *run)
 {
 	static const struct sp_chain_frame zeros = {0};
 	struct loader *loader = context;
-	struct load_job *job;
+	struct load *load;
 
 	if (run->state != SP_PAGE_ZERO)
 		return 0;
-	job = job_for(loader, &zeros);
-	job->parts[job->part_count++] = (struct part){
+	load = load_for(loader, &zeros);
+	load->parts[load->part_count++] = (struct part){
 	        .page = run->range.start / SP_PAGE_SIZE,
 	        .pages = sp_range_size(run->range) / SP_PAGE_SIZE,
 	};
-	job->zero_pages += sp_range_size(run->range) / SP_PAGE_SIZE;
-	if (job->part_count == SP_FRAME_PAGES || job->zero_pages >= ZERO_PAGES)
+	loader->filling->zero_pages += sp_range_size(run->range) / SP_PAGE_SIZE;
+	if (load->part_count == SP_FRAME_PAGES || loader->filling->zero_pages >= ZERO_PAGES)
 		submit(loader);
 	return sp_pool_failed(loader->pool);
 }
@@ -262,7 +290,7 @@ int sp_page_store_verify(struct sp_page_store *store, struct sp_log *log, struct
 
 		if (sp_pool_failed(loader.pool))
 			break;
-		job_for(&loader, &place);
+		load_for(&loader, &place);
 		done += frame->size;
 		sp_progress(log, "verifying", done, store->index.file_size);
 	}

@@ -12,9 +12,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* --- opening --- */
 
@@ -114,11 +117,8 @@ void sp_page_store_stats(struct sp_page_store *store, struct sp_page_stats *stat
 
 void sp_page_store_chain_stats(const struct sp_page_store *store, struct sp_page_stats *stats)
 {
-	struct sp_page_stats all;
-
-	sp_page_index_stats(&store->index, &all);
-	*stats = (struct sp_page_stats){.raw_bytes = all.raw_bytes};
-	memcpy(stats->pages, all.pages, sizeof(stats->pages));
+	*stats = (struct sp_page_stats){0};
+	sp_page_index_count_pages(&store->index, store->frames.count, stats);
 }
 
 /* --- the chain --- */
@@ -129,8 +129,8 @@ static int append_below(struct sp_array *runs, const struct sp_index_run *run,
 {
 	uint64_t page = run->page, end = run->page + run->pages;
 
-	for (size_t i = sp_page_index_search(below, run->object, page); page < end; i++) {
-		const struct sp_index_run *found = sp_page_index_run(below, run->object, i);
+	for (size_t i = sp_page_index_search(below, run->origin, page); page < end; i++) {
+		const struct sp_index_run *found = sp_page_index_run(below, run->origin, i);
 		struct sp_index_run renumbered;
 		uint64_t found_end;
 
@@ -138,9 +138,11 @@ static int append_below(struct sp_array *runs, const struct sp_index_run *run,
 			return sp_fail(err, EBADMSG,
 			               "%s: page %" PRIu64 " of object %" PRIu32
 			               " is not in the parent checkpoint",
-			               SP_IMAGE_PAGE_INDEX, page, run->object);
+			               SP_IMAGE_PAGE_INDEX, page, run->origin);
 		renumbered = *found;
-		renumbered.frame += (uint32_t)base;
+		renumbered.object = run->object;
+		if (found->state == SP_PAGE_DATA)
+			renumbered.frame += (uint32_t)base;
 		found_end = found->page + found->pages;
 		sp_page_runs_append(runs, &renumbered, page, found_end < end ? found_end : end);
 		page = found_end;
@@ -215,11 +217,9 @@ int sp_page_store_walk(struct sp_page_store *store, uint32_t object, struct sp_r
 
 /* --- frames --- */
 
-int sp_chain_frame_read(const struct sp_chain_frame *chain_frame, struct sp_frame_decoder *decoder,
-                        const uint8_t **pages, struct sp_error *err)
+static int read_frame(const struct sp_page_store *store, const struct sp_frame *frame,
+                      struct sp_frame_decoder *decoder, const uint8_t **pages, struct sp_error *err)
 {
-	const struct sp_page_store *store = chain_frame->store;
-	const struct sp_frame *frame = sp_array_at(&store->index.frames, chain_frame->number);
 	uint8_t *stored = frame->encoding == SP_FRAME_RAW ? decoder->pages : decoder->stored;
 	ssize_t size = sp_pread_full(store->fd, stored, frame->size, (off_t)frame->offset);
 
@@ -230,6 +230,34 @@ int sp_chain_frame_read(const struct sp_chain_frame *chain_frame, struct sp_fram
 		return sp_fail(err, EBADMSG, "%s is cut off in the frame at offset %" PRIu64,
 		               SP_IMAGE_PAGES, frame->offset);
 	return sp_frame_decode(decoder, frame, stored, pages, err);
+}
+
+/* Of a chain, only the store knows which checkpoint it is in: that is where its file is. */
+static int name_checkpoint(const struct sp_page_store *store, struct sp_error *err)
+{
+	char link[64], path[PATH_MAX];
+	ssize_t size;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", store->fd);
+	size = readlink(link, path, sizeof(path) - 1);
+	path[size < 0 ? 0 : size] = '\0';
+	if (!strrchr(path, '/'))
+		return -err->code;
+	*strrchr(path, '/') = '\0';
+	return err->code == EBADMSG
+	               ? sp_error_context(err, "checkpoint %s is damaged, use another copy of it",
+	                                  path)
+	               : sp_error_context(err, "checkpoint %s", path);
+}
+
+int sp_chain_frame_read(const struct sp_chain_frame *chain_frame, struct sp_frame_decoder *decoder,
+                        const uint8_t **pages, struct sp_error *err)
+{
+	const struct sp_page_store *store = chain_frame->store;
+	int rc = read_frame(store, sp_array_at(&store->index.frames, chain_frame->number), decoder,
+	                    pages, err);
+
+	return rc < 0 && err ? name_checkpoint(store, err) : rc;
 }
 
 /* --- single pieces --- */

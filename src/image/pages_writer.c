@@ -1,12 +1,13 @@
 /*
  * Writing the page store: see pages.h. The caller's thread gathers pieces into batches and reads
- * them; workers compress and write them, each frame at the next free offset of pages.img when it is
- * ready; the chunks of the index are written in the order of the batches. So nothing grows with
- * what is saved.
+ * them; workers compress and write them, each frame behind the one before when it is ready; the chunks
+ * of the index are written in the order of the batches. So nothing grows with what is saved.
  *
- * Reading is an order of magnitude faster than compressing, and it is what a frozen program waits
- * for. The ring of batches is therefore long enough to hold a small program, which can go on after
- * it was read; a large one is read at the speed of the workers.
+ * Memory that is touched for the first time costs twice what it costs to read a page into it. So few
+ * batches go round, and the disk is set to work as soon as there is something for it. Only if a frozen
+ * program is to run on when it has been read (`read_ahead`), there is another measure: reading is an
+ * order of magnitude faster than compressing, so there is room for a small program to be read before
+ * it is compressed, and nobody waits for the disk; a large one is read at the speed of the workers.
  */
 #include "image/checkpoint.h"
 #include "image/page_batch.h"
@@ -29,20 +30,28 @@
 
 /* What all encoders together may take; strong levels need much, and get fewer workers. */
 #define ENCODERS_MEMORY_MAX (36U << 20)
-/* How many frames may have been read and wait for a worker: 16 MiB. */
-#define BATCHES 32
-/* And how many more while the workers step aside, so that a freeze waits for none of them: 10 MiB. */
-#define BATCHES_ASIDE 20
+/* How many frames may have been read and wait for a worker: 4 MiB. */
+#define BATCHES 8
+/* And how many more in a freeze: 22 MiB. */
+#define BATCHES_AHEAD 44
+/* The kernel begins to write pages.img back by pieces of this size. */
+#define WRITE_BACK_SIZE (4U << 20)
+
+struct object {
+	uint64_t end; /* of what this layer has of it */
+	uint32_t origin;
+};
 
 struct sp_page_writer {
 	int dirfd;
 	int fd; /* pages.img */
+	bool read_ahead;
 	struct sp_record_writer index;
 	struct sp_log *log;
 	uint64_t expected_bytes;
 	uint64_t added_bytes;
 
-	struct sp_array objects; /* uint64_t: the end of what this layer has of number i + 1 */
+	struct sp_array objects; /* struct object, of number i + 1 */
 	uint32_t layer;
 	struct sp_array sources; /* struct sp_page_source *: batches refer to them */
 	struct sp_page_batch *filling;
@@ -50,10 +59,11 @@ struct sp_page_writer {
 	struct sp_pool *pool;
 	struct sp_frame_encoder *encoders; /* one for each worker */
 	unsigned worker_count;
+	struct sp_array *room;   /* left by a writer before, or NULL */
 	struct sp_array buffers; /* uint8_t *: the frames of the batches, made when first needed */
 
-	pthread_mutex_t lock;
-	uint64_t end; /* of pages.img: where the next frame goes */
+	pthread_mutex_t lock; /* of the end of pages.img: who has it writes there */
+	uint64_t end;
 
 	struct sp_page_stats stats; /* of the completed batches, whatever their layer */
 };
@@ -61,8 +71,9 @@ struct sp_page_writer {
 const char *sp_page_state_name(enum sp_page_state state)
 {
 	static const char *const names[SP_PAGE_STATES] = {
-	        [SP_PAGE_HOLE] = "hole", [SP_PAGE_DATA] = "data", [SP_PAGE_PARENT] = "parent",
-	        [SP_PAGE_ZERO] = "zero", [SP_PAGE_FILE] = "file", [SP_PAGE_GUARD] = "guard",
+	        [SP_PAGE_HOLE] = "hole",     [SP_PAGE_DATA] = "data", [SP_PAGE_PARENT] = "parent",
+	        [SP_PAGE_ZERO] = "zero",     [SP_PAGE_FILE] = "file", [SP_PAGE_GUARD] = "guard",
+	        [SP_PAGE_COMMON] = "common",
 	};
 
 	return (unsigned)state < SP_PAGE_STATES ? names[state] : "unknown";
@@ -71,18 +82,30 @@ const char *sp_page_state_name(enum sp_page_state state)
 /* --- what a worker does --- */
 
 /*
- * Takes the next free place of pages.img. Frames are written in about this order. The kernel is not
- * hurried to write them back: that would slow the writes down, which a frozen program may wait for.
+ * Writes at the end of pages.img. Several at once would only wait for each other in the kernel, and
+ * turn processors while they do.
  */
-static uint64_t reserve(struct sp_page_writer *writer, uint64_t size)
+static int append(struct sp_page_writer *writer, const void *stored, struct sp_frame *frame)
 {
-	uint64_t offset;
+	int rc;
 
 	pthread_mutex_lock(&writer->lock);
-	offset = writer->end;
-	writer->end += size;
+	frame->offset = writer->end;
+	rc = sp_pwrite_full(writer->fd, stored, frame->size, (off_t)frame->offset);
+	writer->end += frame->size;
 	pthread_mutex_unlock(&writer->lock);
-	return offset;
+	return rc;
+}
+
+/* Of all that lies before the end of a frame: the pieces that became complete with it. */
+static void write_back(const struct sp_page_writer *writer, const struct sp_frame *frame)
+{
+	uint64_t begin = frame->offset / WRITE_BACK_SIZE * WRITE_BACK_SIZE;
+	uint64_t end = (frame->offset + frame->size) / WRITE_BACK_SIZE * WRITE_BACK_SIZE;
+
+	if (begin < end)
+		sync_file_range(writer->fd, (off_t)begin, (off_t)(end - begin),
+		                SYNC_FILE_RANGE_WRITE);
 }
 
 static int write_frame(struct sp_page_writer *writer, struct sp_frame_encoder *encoder,
@@ -94,9 +117,12 @@ static int write_frame(struct sp_page_writer *writer, struct sp_frame_encoder *e
 
 	if (rc < 0)
 		return rc;
-	frame->offset = reserve(writer, frame->size);
-	rc = sp_pwrite_full(writer->fd, stored, frame->size, (off_t)frame->offset);
-	return rc < 0 ? sp_fail_errno(err, -rc, "cannot write %s", SP_IMAGE_PAGES) : 0;
+	rc = append(writer, stored, frame);
+	if (rc < 0)
+		return sp_fail_errno(err, -rc, "cannot write %s", SP_IMAGE_PAGES);
+	if (!writer->read_ahead)
+		write_back(writer, frame);
+	return 0;
 }
 
 static int run_batch(void *context, unsigned number, void *job, struct sp_error *err)
@@ -142,11 +168,12 @@ static int create_files(struct sp_page_writer *writer, int dirfd, struct sp_erro
 static int start_workers(struct sp_page_writer *writer,
                          const struct sp_page_writer_options *options, struct sp_error *err)
 {
+	bool ahead = options->read_ahead && options->level != SP_COMPRESS_NONE;
 	struct sp_pool_work work = {
 	        .context = writer,
 	        .job_size = sizeof(struct sp_page_batch),
-	        .places = BATCHES + BATCHES_ASIDE,
-	        .reserve = BATCHES_ASIDE,
+	        .places = BATCHES + (ahead ? BATCHES_AHEAD : 0),
+	        .reserve = ahead ? BATCHES_AHEAD : 0,
 	        .run = run_batch,
 	        .complete = complete_batch,
 	};
@@ -176,11 +203,13 @@ int sp_page_writer_open(struct sp_page_writer **writer, int dirfd,
 		               options->level, ZSTD_maxCLevel());
 	opened = sp_alloc_zeroed(1, sizeof(*opened));
 	opened->dirfd = opened->fd = -1;
+	opened->read_ahead = options->read_ahead;
 	opened->log = options->log;
 	opened->expected_bytes = options->expected_bytes;
-	opened->objects = SP_ARRAY_OF(uint64_t);
+	opened->objects = SP_ARRAY_OF(struct object);
 	opened->sources = SP_ARRAY_OF(struct sp_page_source *);
 	pthread_mutex_init(&opened->lock, NULL);
+	opened->room = options->room;
 	opened->buffers = SP_ARRAY_OF(uint8_t *);
 	rc = create_files(opened, dirfd, err);
 	if (rc == 0)
@@ -198,6 +227,22 @@ uint32_t sp_page_writer_new_object(struct sp_page_writer *writer)
 	return (uint32_t)writer->objects.count;
 }
 
+void sp_page_writer_use_object(struct sp_page_writer *writer, uint32_t object)
+{
+	while (writer->objects.count < object)
+		sp_array_push(&writer->objects);
+}
+
+static struct object *find_object(struct sp_page_writer *writer, uint32_t object)
+{
+	return sp_array_at(&writer->objects, object - 1);
+}
+
+void sp_page_writer_set_origin(struct sp_page_writer *writer, uint32_t object, uint32_t origin)
+{
+	find_object(writer, object)->origin = origin;
+}
+
 uint32_t sp_page_writer_add_source(struct sp_page_writer *writer, struct sp_page_source source)
 {
 	struct sp_page_source *kept = sp_alloc(sizeof(*kept));
@@ -209,13 +254,20 @@ uint32_t sp_page_writer_add_source(struct sp_page_writer *writer, struct sp_page
 
 /* --- adding --- */
 
+static uint8_t *frame_buffer(struct sp_page_writer *writer)
+{
+	if (writer->room && writer->room->count)
+		return sp_array_pointer(writer->room, --writer->room->count);
+	return aligned_alloc(SP_PAGE_SIZE, SP_FRAME_SIZE);
+}
+
 /* A batch to fill in; one that is used for the first time gets its room for contents. */
 static int claim(struct sp_page_writer *writer, struct sp_error *err)
 {
 	struct sp_page_batch *batch = sp_pool_claim(writer->pool);
 
 	if (!batch->pages) {
-		batch->pages = aligned_alloc(SP_PAGE_SIZE, SP_FRAME_SIZE);
+		batch->pages = frame_buffer(writer);
 		if (!batch->pages)
 			return sp_fail_errno(err, ENOMEM, "cannot save pages");
 		sp_array_append(&writer->buffers, &batch->pages);
@@ -245,21 +297,23 @@ static int submit(struct sp_page_writer *writer, struct sp_error *err)
 static int check_addition(struct sp_page_writer *writer, uint32_t object, struct sp_range range,
                           enum sp_page_state state, uint32_t source, struct sp_error *err)
 {
-	const uint64_t *end;
+	uint64_t end;
 
 	if (object == 0 || object > writer->objects.count)
 		return sp_fail(err, EINVAL, "there is no object %" PRIu32 " in the page store",
 		               object);
 	if (state == SP_PAGE_DATA && (source == 0 || source > writer->sources.count))
 		return sp_fail(err, EINVAL, "there is no page source %" PRIu32, source);
-	end = sp_array_at(&writer->objects, object - 1);
-	if ((unsigned)state >= SP_PAGE_STATES || range.start >= range.end || range.start < *end ||
+	if (state == SP_PAGE_COMMON && find_object(writer, object)->origin == 0)
+		return sp_fail(err, EINVAL, "object %" PRIu32 " has no origin", object);
+	end = find_object(writer, object)->end;
+	if ((unsigned)state >= SP_PAGE_STATES || range.start >= range.end || range.start < end ||
 	    range.start % SP_PAGE_SIZE || range.end % SP_PAGE_SIZE ||
 	    range.end / SP_PAGE_SIZE > SP_INDEX_PAGES_END)
 		return sp_fail(err, EINVAL,
 		               "%s pages at %#" PRIx64 "-%#" PRIx64 " of object %" PRIu32
 		               " cannot be added behind %#" PRIx64,
-		               sp_page_state_name(state), range.start, range.end, object, *end);
+		               sp_page_state_name(state), range.start, range.end, object, end);
 	return 0;
 }
 
@@ -276,7 +330,8 @@ int sp_page_writer_add(struct sp_page_writer *writer, uint32_t object, struct sp
 
 	if (rc < 0)
 		return rc;
-	*(uint64_t *)sp_array_at(&writer->objects, object - 1) = range.end;
+	find_object(writer, object)->end = range.end;
+	piece.origin = find_object(writer, object)->origin;
 	if (state == SP_PAGE_DATA)
 		piece.source = sp_array_pointer(&writer->sources, source - 1);
 	while (piece.pages > 0) {
@@ -308,7 +363,7 @@ int sp_page_writer_next_layer(struct sp_page_writer *writer, struct sp_error *er
 		               SP_PAGE_LAYERS);
 	writer->layer++;
 	for (size_t i = 0; i < writer->objects.count; i++)
-		*(uint64_t *)sp_array_at(&writer->objects, i) = 0;
+		find_object(writer, (uint32_t)i + 1)->end = 0;
 	return submit(writer, err);
 }
 
@@ -344,6 +399,13 @@ static void release_sources(struct sp_page_writer *writer)
 	sp_array_release(&writer->sources);
 }
 
+void sp_page_room_free(struct sp_array *room)
+{
+	for (size_t i = 0; i < room->count; i++)
+		free(sp_array_pointer(room, i));
+	sp_array_release(room);
+}
+
 /* Frees the writer, whose pool has ended. */
 static void writer_free(struct sp_page_writer *writer)
 {
@@ -351,9 +413,12 @@ static void writer_free(struct sp_page_writer *writer)
 	for (unsigned i = 0; i < writer->worker_count; i++)
 		sp_frame_encoder_release(&writer->encoders[i]);
 	free(writer->encoders);
-	for (size_t i = 0; i < writer->buffers.count; i++)
-		free(sp_array_pointer(&writer->buffers, i));
-	sp_array_release(&writer->buffers);
+	for (size_t i = 0; i < writer->buffers.count && writer->room; i++)
+		sp_array_append(writer->room, sp_array_at(&writer->buffers, i));
+	if (writer->room)
+		sp_array_release(&writer->buffers);
+	else
+		sp_page_room_free(&writer->buffers);
 	sp_record_writer_abandon(&writer->index);
 	sp_close_scope(&writer->fd);
 	sp_close_scope(&writer->dirfd);

@@ -30,7 +30,8 @@ struct sp_pool {
 	pthread_cond_t completed;
 	bool ending;
 	bool paused;
-	unsigned running; /* jobs */
+	bool reserve_open; /* from the pause to its end, also if somebody has to wait in between */
+	unsigned running;  /* jobs */
 	atomic_bool failed;
 	struct sp_error error;
 
@@ -200,7 +201,7 @@ void sp_pool_pause(struct sp_pool *pool, uint64_t patience_ns)
 	int code = 0;
 
 	pthread_mutex_lock(&pool->lock);
-	pool->paused = true;
+	pool->paused = pool->reserve_open = true;
 	while (pool->running && !code)
 		code = pthread_cond_clockwait(&pool->completed, &pool->lock, CLOCK_MONOTONIC,
 		                              &until);
@@ -211,6 +212,7 @@ void sp_pool_resume(struct sp_pool *pool)
 {
 	pthread_mutex_lock(&pool->lock);
 	resume(pool);
+	pool->reserve_open = false;
 	pthread_mutex_unlock(&pool->lock);
 }
 
@@ -219,7 +221,7 @@ void *sp_pool_claim(struct sp_pool *pool)
 	size_t room;
 
 	pthread_mutex_lock(&pool->lock);
-	room = pool->places - (pool->paused ? 0 : pool->work.reserve);
+	room = pool->places - (pool->reserve_open ? 0 : pool->work.reserve);
 	while (pool->end - pool->first >= room) {
 		resume(pool);
 		pthread_cond_wait(&pool->completed, &pool->lock);

@@ -19,7 +19,7 @@ struct sp_pool_work {
 	void *context;
 	size_t job_size;
 	size_t places;  /* jobs that there is room for; 0: a few for each worker */
-	size_t reserve; /* how many of these places are only for jobs that come while it is paused */
+	size_t reserve; /* how many of these places are only used from a pause to its end */
 	/**
 	 * Does a job. `worker` is below the number of workers, and no two threads have the same.
 	 * Called for every job, also after a failure: then it should only let go of what the job
@@ -41,7 +41,7 @@ void *sp_pool_claim(struct sp_pool *pool);
 void sp_pool_submit(struct sp_pool *pool);
 /**
  * Lets the workers finish what they do, and begin nothing more; waits for that, `patience_ns` at
- * most. Ends with sp_pool_resume(), or when somebody has to wait for the workers.
+ * most. They go on with sp_pool_resume(), or when somebody has to wait for them.
  */
 void sp_pool_pause(struct sp_pool *pool, uint64_t patience_ns);
 void sp_pool_resume(struct sp_pool *pool);

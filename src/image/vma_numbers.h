@@ -15,9 +15,11 @@ enum sp_vma_kind {
 	SP_VMA_FILE_SHARED = 5,  /* the same, MAP_SHARED */
 	SP_VMA_HUGETLB = 6,      /* anonymous private hugetlb */
 	SP_VMA_VDSO = 7,
-	SP_VMA_VVAR = 8,     /* [vvar] and [vvar_vclock] */
-	SP_VMA_VSYSCALL = 9, /* the kernel's; never saved as contents */
-	SP_VMA_DEVICE = 10,  /* a device, or another thing that only the kernel can make */
+	SP_VMA_VVAR = 8,      /* [vvar] and [vvar_vclock] */
+	SP_VMA_VSYSCALL = 9,  /* the kernel's; never saved as contents */
+	SP_VMA_DEVICE = 10,   /* a device, or another thing that only the kernel can make */
+	SP_VMA_SYSTEM_V = 11, /* an attached segment of System V shared memory */
+	SP_VMA_ASYNC_IO = 12, /* the ring of an asynchronous I/O context: kinds/async_io.c */
 	SP_VMA_KINDS
 };
 
@@ -50,7 +52,7 @@ enum sp_vma_flag {
 /** Seen by every process that maps the same thing: its contents are stored with the file. */
 static inline bool sp_vma_kind_is_shared(enum sp_vma_kind kind)
 {
-	return kind == SP_VMA_FILE_SHARED || kind == SP_VMA_SHARED_ANON;
+	return kind == SP_VMA_FILE_SHARED || kind == SP_VMA_SHARED_ANON || kind == SP_VMA_SYSTEM_V;
 }
 
 /** Maps a file, or shared anonymous memory, which is one: it has an OpenFile record. */

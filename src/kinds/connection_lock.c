@@ -95,11 +95,17 @@ void sp_connection_lock_add(struct sp_connection_lock *lock, const struct sp_con
 	sp_array_append(&lock->connections, connection);
 }
 
+int sp_connection_lock_prepare(struct sp_connection_lock *lock, struct sp_error *err)
+{
+	if (sp_nft_start(&lock->owner, err))
+		return sp_error_context(err, "cannot lock TCP connections");
+	return 0;
+}
+
 int sp_connection_lock_take(struct sp_connection_lock *lock, struct sp_error *err)
 {
 	sp_cleanup_free char *table =
 	        sp_format("sealpoint-working-%d-%llx", getpid(), (unsigned long long)sp_now_ns());
-	sp_cleanup_free char *last = sp_format("delete table inet %s", table);
 	sp_cleanup_free char *commands = NULL;
 
 	if (!lock->connections.count)
@@ -107,21 +113,36 @@ int sp_connection_lock_take(struct sp_connection_lock *lock, struct sp_error *er
 	commands = commands_for(lock, table, true);
 	if (!commands)
 		return sp_fail_errno(err, ENOMEM, "cannot lock TCP connections");
-	if (sp_nft_start(&lock->owner, commands, last, err))
+	if (sp_connection_lock_prepare(lock, err))
+		return -err->code;
+	if (sp_nft_run(&lock->owner, commands, err))
 		return sp_error_context(err, "cannot lock TCP connections");
+	lock->unlock = sp_format("delete table inet %s", table);
 	return 0;
+}
+
+void sp_connection_lock_begin_lift(struct sp_connection_lock *lock)
+{
+	if (!lock->unlock || lock->unlocking)
+		return;
+	lock->unlocking = true;
+	if (sp_nft_send(&lock->owner, lock->unlock, NULL))
+		sp_nft_end(&lock->owner);
 }
 
 void sp_connection_lock_lift(struct sp_connection_lock *lock)
 {
+	sp_connection_lock_begin_lift(lock);
 	/* Should that fail, the table goes with its owner. */
-	if (lock->owner.pid && sp_nft_run_last(&lock->owner, NULL))
+	if (lock->unlock && lock->owner.pid && sp_nft_wait(&lock->owner, NULL))
 		sp_nft_end(&lock->owner);
+	free(sp_steal_ptr(&lock->unlock));
 }
 
 void sp_connection_lock_release(struct sp_connection_lock *lock)
 {
 	sp_nft_end(&lock->owner);
+	free(sp_steal_ptr(&lock->unlock));
 	sp_array_release(&lock->connections);
 }
 
@@ -138,7 +159,7 @@ int sp_connection_lock_keep(const struct sp_connection_lock *lock,
 	commands = commands_for(lock, table, false);
 	if (!commands)
 		return sp_fail_errno(err, ENOMEM, "cannot lock TCP connections");
-	if (sp_nft_run(commands, err))
+	if (sp_nft_run_once(commands, err))
 		return sp_error_context(err, "cannot lock TCP connections");
 	return 0;
 }
@@ -148,7 +169,7 @@ bool sp_connection_is_locked(const uint8_t id[SP_CHECKPOINT_ID_SIZE])
 	sp_cleanup_free char *table = table_of(id);
 	sp_cleanup_free char *command = sp_format("list table inet %s", table);
 
-	return !sp_nft_run(command, NULL);
+	return !sp_nft_run_once(command, NULL);
 }
 
 int sp_connection_unlock(const uint8_t id[SP_CHECKPOINT_ID_SIZE], struct sp_error *err)
@@ -156,7 +177,16 @@ int sp_connection_unlock(const uint8_t id[SP_CHECKPOINT_ID_SIZE], struct sp_erro
 	sp_cleanup_free char *table = table_of(id);
 	sp_cleanup_free char *command = sp_format("delete table inet %s", table);
 
-	return sp_nft_run(command, err);
+	return sp_nft_run_once(command, err);
+}
+
+void sp_connections_silence(const struct sp_connection_lock *lock)
+{
+	for (size_t i = 0; i < lock->connections.count; i++) {
+		const struct sp_connection *connection = sp_array_at(&lock->connections, i);
+
+		connection->silence(connection->fd);
+	}
 }
 
 int sp_connection_lock_try(struct sp_error *err)

@@ -25,12 +25,15 @@
 struct sp_connection {
 	int fd; /* the caller's, of our end */
 	union sp_inet_address local, peer;
+	void (*silence)(int fd); /* dump: has it closed without a word by whoever closes it last */
 };
 
 struct sp_connection_lock {
 	struct sp_array connections; /* struct sp_connection */
 	bool in_image; /* restore: the checkpoint has some, wanted or not (--tcp-close) */
 	struct sp_nft_process owner; /* of the table while we work */
+	char *unlock;                /* the command that removes that; NULL: there is none */
+	bool unlocking;              /* the owner has been told to */
 };
 
 #define SP_CONNECTION_LOCK_NONE                                   \
@@ -41,9 +44,13 @@ struct sp_connection_lock {
 /** Notes a connection that is to be locked. */
 void sp_connection_lock_add(struct sp_connection_lock *lock,
                             const struct sp_connection *connection);
+/** Gets ready for taking it: what can be done of that before a freeze. */
+int sp_connection_lock_prepare(struct sp_connection_lock *lock, struct sp_error *err);
 /** Locks what was noted, if anything was, until it is released, or this process ends. */
 int sp_connection_lock_take(struct sp_connection_lock *lock, struct sp_error *err);
-/** Ends the lock, at once. */
+/** Begins to end the lock, and does not wait for that. */
+void sp_connection_lock_begin_lift(struct sp_connection_lock *lock);
+/** Ends the lock, at once; does nothing if there is none. */
 void sp_connection_lock_lift(struct sp_connection_lock *lock);
 /** Ends it if it has not ended, and frees what belongs to it, which may take some milliseconds. */
 void sp_connection_lock_release(struct sp_connection_lock *lock);
@@ -55,6 +62,9 @@ int sp_connection_lock_keep(const struct sp_connection_lock *lock,
 bool sp_connection_is_locked(const uint8_t id[SP_CHECKPOINT_ID_SIZE]);
 /** Ends that lock. ENOENT if there is none. */
 int sp_connection_unlock(const uint8_t id[SP_CHECKPOINT_ID_SIZE], struct sp_error *err);
+
+/** The program has been ended, and our descriptors are the last: has all that was noted closed without a word. */
+void sp_connections_silence(const struct sp_connection_lock *lock);
 
 /** Tries out what sp_connection_lock_take() needs. */
 int sp_connection_lock_try(struct sp_error *err);

@@ -62,25 +62,26 @@ static int read_capabilities(const char *status, Sealpoint__Credentials *message
 	return 0;
 }
 
-static int read_settings(struct sp_remote *remote, Sealpoint__Credentials *message,
-                         struct sp_error *err)
+static struct sp_asked ask_settings(struct sp_remote *remote)
 {
-	size_t securebits;
-	remote_addr room;
-	int signal = 0, rc;
+	struct sp_asked asked = {.room = sp_batch_room(remote, sizeof(int))};
 
-	sp_batch_begin(remote);
-	room = sp_batch_room(remote, sizeof(signal));
-	securebits = sp_batch_call(remote, "read the securebits", SYS_prctl, PR_GET_SECUREBITS, 0,
+	asked.call = sp_batch_call(remote, "read the securebits", SYS_prctl, PR_GET_SECUREBITS, 0,
 	                           0, 0, 0, 0);
-	sp_batch_call(remote, "read the parent-death signal", SYS_prctl, PR_GET_PDEATHSIG, room, 0,
-	              0, 0, 0);
-	rc = sp_batch_run(remote, err);
-	if (rc == 0)
-		rc = sp_batch_read(remote, room, &signal, sizeof(signal), err);
+	sp_batch_call(remote, "read the parent-death signal", SYS_prctl, PR_GET_PDEATHSIG,
+	              asked.room, 0, 0, 0, 0);
+	return asked;
+}
+
+static int read_settings(struct sp_remote *remote, const struct sp_asked *asked,
+                         Sealpoint__Credentials *message, struct sp_error *err)
+{
+	int signal = 0;
+	int rc = sp_batch_read(remote, asked->room, &signal, sizeof(signal), err);
+
 	if (rc < 0)
 		return rc;
-	message->securebits = (uint32_t)sp_batch_result(remote, securebits);
+	message->securebits = (uint32_t)sp_batch_result(remote, asked->call);
 	message->parent_death_signal = (uint32_t)signal;
 	return 0;
 }
@@ -92,8 +93,8 @@ struct credentials {
 	uint32_t groups[GROUPS_MAX];
 };
 
-static int read_all(const char *status, struct sp_remote *remote, struct credentials *credentials,
-                    struct sp_error *err)
+static int read_all(const char *status, struct sp_remote *remote, const struct sp_asked *asked,
+                    struct credentials *credentials, struct sp_error *err)
 {
 	Sealpoint__Credentials *message = &credentials->message;
 	int rc;
@@ -103,15 +104,21 @@ static int read_all(const char *status, struct sp_remote *remote, struct credent
 	if (rc == 0)
 		rc = read_capabilities(status, message, err);
 	if (rc == 0)
-		rc = read_settings(remote, message, err);
+		rc = read_settings(remote, asked, message, err);
 	message->no_new_privileges = sp_status_is(status, "NoNewPrivs", "1");
 	return rc;
+}
+
+static int ask(struct sp_facet_saver *saver, struct sp_error *err)
+{
+	*saver->asked = ask_settings(saver->remote);
+	return 0;
 }
 
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
 {
 	sp_cleanup_free struct credentials *own = sp_alloc(sizeof(*own));
-	int rc = read_all(saver->status, saver->remote, own, err);
+	int rc = read_all(saver->status, saver->remote, saver->asked, own, err);
 
 	if (rc == 0)
 		sp_blob_pack(body, &own->message.base);
@@ -127,7 +134,7 @@ static Sealpoint__Credentials *unpack(ProtobufCBinaryData body, struct sp_error 
 
 	if (message &&
 	    (message->n_uids != IDS || message->n_gids != IDS || message->n_groups > GROUPS_MAX)) {
-		sp_fail(err, EBADMSG, "its identity is incomplete");
+		sp_fail_damaged(err, "an incomplete identity");
 		return NULL;
 	}
 	return sp_steal_ptr(&message);
@@ -238,18 +245,21 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	sp_cleanup_message Sealpoint__Credentials *message = unpack(body, err);
 	struct sp_remote *remote = builder->remote;
 	sp_cleanup_free char *status = NULL;
+	struct sp_asked asked;
 	int rc;
 
 	if (!message)
 		return -EBADMSG;
-	rc = sp_status_read((pid_t)builder->process->pid, (pid_t)builder->thread->tid, &status,
-	                    err);
+	asked = ask_settings(remote);
+	rc = sp_batch_run(remote, err);
 	if (rc == 0)
-		rc = read_all(status, remote, stub, err);
+		rc = sp_status_read((pid_t)builder->process->pid, (pid_t)builder->thread->tid,
+		                    &status, err);
+	if (rc == 0)
+		rc = read_all(status, remote, &asked, stub, err);
 	if (rc < 0)
 		return rc;
 	warn_of_losses(builder, &stub->message, message);
-	sp_batch_begin(remote);
 	if (!is_already(&stub->message, message, body))
 		add_change(remote, &stub->message, message);
 	if (message->no_new_privileges)
@@ -257,7 +267,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 		              0, 0);
 	sp_batch_call(remote, "set the parent-death signal", SYS_prctl, PR_SET_PDEATHSIG,
 	              message->parent_death_signal, 0, 0, 0, 0);
-	return sp_batch_run(remote, err);
+	return 0;
 }
 
 /* --- before and after --- */
@@ -298,6 +308,7 @@ const struct sp_facet sp_facet_credentials = {
         .title = "credentials",
         .scope = SP_FACET_THREAD,
         .phase = SP_PHASE_PRIVILEGES,
+        .ask = ask,
         .save = save,
         .rebuild = rebuild,
         .describe = describe,

@@ -95,7 +95,7 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 	if (!message)
 		return -EBADMSG;
 	if (!usual_path(message->minor))
-		return sp_fail(err, EBADMSG, "the device in its record is damaged");
+		return sp_fail_damaged(err, "an unknown device");
 	return 0;
 }
 

@@ -4,10 +4,11 @@
  * added with.
  *
  * An item belongs to an open file, not to a number. A program may close or reuse the number while
- * another descriptor keeps the file, and with it the item, alive. Such an item could not be added
- * again, so it is refused; kcmp(2) tells, and for sockets, whose inode is theirs alone, the inode
- * number does. For each kcmp(2) the kernel walks through the list from its start, which for 10,000
- * eventfds takes 1.3 s together; there is no other question that answers this and changes nothing.
+ * another descriptor, of any process, keeps the file, and with it the item, alive. kcmp(2) tells, and
+ * for sockets, whose inode is theirs alone, the inode number does. For each kcmp(2) the kernel walks
+ * through the list from its start, which for 10,000 eventfds takes 1.3 s together; there is no other
+ * question that answers this and changes nothing. To add such an item again, the file gets its old
+ * number for a moment.
  *
  * What was ready to be reported is found out again by the kernel when an item is added. An
  * edge-triggered item of a file that is ready is therefore reported once more, as after any
@@ -20,11 +21,13 @@
  */
 #include "kinds/registry.h"
 
+#include "kinds/file_build.h"
 #include "kinds/file_table.h"
 #include "proc/fdinfo.h"
 
 #include "epoll.pb-c.h"
 
+#include <fcntl.h>
 #include <linux/kcmp.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -46,6 +49,7 @@ struct item {
 	uint32_t events;
 	uint64_t data;
 	uint64_t inode;
+	uint32_t place; /* in the list, then among those with this number, as kcmp(2) counts */
 };
 
 static int parse_item(const char *text, struct item *item, struct sp_error *err)
@@ -64,37 +68,56 @@ static int parse_item(const char *text, struct item *item, struct sp_error *err)
 	return 0;
 }
 
-/* Does the item's number still refer to the file that was added? 1 or 0, or a negative errno. */
-static int number_is_current(const struct sp_open_file *epoll, const struct sp_open_file *file,
-                             const struct item *item)
+/* Is it the file that was added? 1 or 0, or a negative errno. */
+static int is_watched(const struct sp_open_file *epoll, const struct sp_open_file *file,
+                      const struct item *item)
 {
-	struct kcmp_epoll_slot slot = {.efd = (__u32)epoll->number, .tfd = (__u32)item->number};
+	struct kcmp_epoll_slot slot = {
+	        .efd = (__u32)epoll->number,
+	        .tfd = (__u32)item->number,
+	        .toff = item->place,
+	};
 	long result;
 
-	if (!file || file->stat.st_ino != item->inode)
+	if (!file || file->number < 0 || file->stat.st_ino != item->inode)
 		return 0;
 	if (S_ISSOCK(file->stat.st_mode))
 		return 1;
-	result = syscall(SYS_kcmp, epoll->pid, epoll->pid, KCMP_EPOLL_TFD, item->number, &slot);
+	result =
+	        syscall(SYS_kcmp, file->living, epoll->living, KCMP_EPOLL_TFD, file->number, &slot);
 	return result < 0 ? -errno : result == 0;
+}
+
+/* The file that was added: 1 or 0, or a negative errno. More often than not it is the first guess. */
+static int find_watched(const struct sp_file_table *table, const struct sp_open_file *epoll,
+                        const struct item *item, const struct sp_open_file **file)
+{
+	int found;
+
+	*file = sp_file_table_lookup(table, epoll->pid, item->number);
+	found = is_watched(epoll, *file, item);
+	for (uint32_t id = 1; id <= table->files.count && !found; id++) {
+		*file = sp_file_table_at(table, id);
+		found = is_watched(epoll, *file, item);
+	}
+	return found;
 }
 
 static int save_item(struct sp_file_saver *saver, const struct sp_open_file *epoll,
                      const struct item *item, Sealpoint__EpollItem *saved, struct sp_error *err)
 {
-	const struct sp_open_file *file =
-	        sp_file_table_lookup(saver->table, epoll->pid, item->number);
-	int current = number_is_current(epoll, file, item);
+	const struct sp_open_file *file;
+	int found = find_watched(saver->table, epoll, item, &file);
 
-	if (current < 0)
-		return sp_fail_errno(err, -current, "cannot compare what it watches by number %d",
+	if (found < 0)
+		return sp_fail_errno(err, -found, "cannot compare what it watches by number %d",
 		                     item->number);
-	if (!current)
+	if (!found)
 		return sp_fail(err, ENOTSUP,
-		               "it watches a file that was added as descriptor %d, which is %s by "
-		               "now, although something keeps the file open; let the program "
-		               "remove it (EPOLL_CTL_DEL) before it closes the descriptor",
-		               item->number, file ? "another file" : "closed");
+		               "it watches a file that was added as descriptor %d and that only a "
+		               "process outside of the dump keeps open; let the program remove it "
+		               "(EPOLL_CTL_DEL) before it closes the descriptor",
+		               item->number);
 	sealpoint__epoll_item__init(saved);
 	saved->number = (uint32_t)item->number;
 	saved->file = file->id;
@@ -112,29 +135,25 @@ static int read_items(const char *fdinfo, struct sp_array *items, struct sp_erro
 	return 0;
 }
 
-static int compare_numbers(const void *a, const void *b)
+static int compare_items(const void *a, const void *b)
 {
 	const struct item *one = a, *other = b;
 
-	return sp_compare((uint64_t)one->number, (uint64_t)other->number);
+	return sp_compare((uint64_t)one->number, (uint64_t)other->number)
+	               ?: sp_compare(one->place, other->place);
 }
 
-/*
- * Of two items with one number at least one is of another file: kcmp(2) would answer for the first.
- */
-static int check_numbers(const struct sp_array *sorted, struct sp_error *err)
+/* Sorts them by number, and counts those that have the same. */
+static void sort_items(struct sp_array *sorted)
 {
-	const struct item *items = sorted->items;
+	struct item *items = sorted->items;
 
-	for (size_t i = 1; i < sorted->count; i++)
-		if (items[i].number == items[i - 1].number)
-			return sp_fail(
-			        err, ENOTSUP,
-			        "it watches two files that were added as descriptor %d, one of "
-			        "which was closed since although something keeps it open; let the "
-			        "program remove it (EPOLL_CTL_DEL) before it closes the descriptor",
-			        items[i].number);
-	return 0;
+	for (size_t i = 0; i < sorted->count; i++)
+		items[i].place = (uint32_t)i;
+	sp_array_sort(sorted, compare_items);
+	for (size_t i = 0; i < sorted->count; i++)
+		items[i].place =
+		        i && items[i].number == items[i - 1].number ? items[i - 1].place + 1 : 0;
 }
 
 static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
@@ -147,9 +166,12 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 
 	if (read_items(file->fdinfo, &items, err) < 0)
 		return -err->code;
-	sp_array_sort(&items, compare_numbers);
-	if (check_numbers(&items, err) < 0)
-		return -err->code;
+	if (items.count && file->in_flight)
+		return sp_fail(
+		        err, ENOTSUP,
+		        "an epoll set that watches something knows it by the descriptors of the "
+		        "process that has sent it; let the program receive it first");
+	sort_items(&items);
 	saved = sp_alloc_zeroed(items.count + 1, sizeof(*saved));
 	list = sp_alloc_zeroed(items.count + 1, sizeof(*list));
 	for (size_t i = 0; i < items.count; i++) {
@@ -179,6 +201,66 @@ static bool is_disarmed(const Sealpoint__EpollItem *item)
 	return (item->events & EPOLLONESHOT) && !(item->events & ~(uint32_t)MODES);
 }
 
+static struct epoll_event event_of(const Sealpoint__EpollItem *item)
+{
+	return (struct epoll_event){
+	        .events = item->events | (is_disarmed(item) ? ALL_EVENTS : 0),
+	        .data.u64 = item->data,
+	};
+}
+
+static void batch_add(struct sp_remote *remote, uint64_t epoll_number,
+                      const Sealpoint__EpollItem *item)
+{
+	const struct epoll_event event = event_of(item);
+
+	sp_batch_call(remote, "add to the epoll set", SYS_epoll_ctl, epoll_number, EPOLL_CTL_ADD,
+	              item->number, sp_batch_put(remote, &event, sizeof(event)), 0, 0);
+}
+
+/*
+ * Adds a file by a number that it does not have any more: whatever has it gives way for as long. (The
+ * process takes no lock on a file before all is settled: it would lose it here.)
+ */
+static int add_by_old_number(struct sp_file_builder *builder, uint64_t epoll_number,
+                             const Sealpoint__EpollItem *item, struct sp_error *err)
+{
+	const Sealpoint__Descriptor *occupant =
+	        sp_file_builder_lookup(builder, builder->pid, item->number);
+	struct sp_remote *remote = builder->remote;
+	int64_t taken, aside = -1;
+	int rc = sp_files_take_over(builder, item->file, &taken, err);
+
+	if (!rc && occupant)
+		rc = sp_remote_call(remote, &aside, err, "put a descriptor aside", SYS_fcntl,
+		                    item->number, F_DUPFD_CLOEXEC, 0, 0, 0, 0);
+	if (rc)
+		return rc;
+	sp_batch_begin(remote);
+	if (taken != item->number)
+		sp_batch_call(remote, "give a file its old number", SYS_dup3, (uint64_t)taken,
+		              item->number, 0, 0, 0, 0);
+	batch_add(remote, epoll_number, item);
+	sp_batch_call(remote, "close a descriptor", SYS_close, (uint64_t)taken, 0, 0, 0, 0, 0);
+	if (occupant) {
+		sp_batch_call(remote, "put a descriptor back", SYS_dup3, (uint64_t)aside,
+		              item->number, occupant->close_on_exec ? O_CLOEXEC : 0, 0, 0, 0);
+		sp_batch_call(remote, "close a descriptor", SYS_close, (uint64_t)aside, 0, 0, 0, 0,
+		              0);
+	} else if (taken != item->number) {
+		sp_batch_call(remote, "close a descriptor", SYS_close, item->number, 0, 0, 0, 0, 0);
+	}
+	return sp_batch_run(remote, err);
+}
+
+static bool has_number(const struct sp_file_builder *builder, const Sealpoint__EpollItem *item)
+{
+	const Sealpoint__Descriptor *descriptor =
+	        sp_file_builder_lookup(builder, builder->pid, item->number);
+
+	return descriptor && descriptor->file == item->file;
+}
+
 /*
  * Lets the process add all items that are disarmed, or all that are not. Returns how many it were.
  */
@@ -191,20 +273,26 @@ static int add_items(struct sp_file_builder *builder, uint64_t epoll_number,
 	sp_batch_begin(remote);
 	for (size_t i = 0; i < message->n_items; i++) {
 		const Sealpoint__EpollItem *item = message->items[i];
-		struct epoll_event event = {.events = item->events, .data.u64 = item->data};
 
-		if (is_disarmed(item) != disarmed)
+		if (is_disarmed(item) != disarmed || !has_number(builder, item))
 			continue;
-		if (disarmed)
-			event.events |= ALL_EVENTS;
 		if (sp_batch_make_room(remote, err) < 0)
 			return -err->code;
-		sp_batch_call(remote, "add to the epoll set", SYS_epoll_ctl, epoll_number,
-		              EPOLL_CTL_ADD, item->number,
-		              sp_batch_put(remote, &event, sizeof(event)), 0, 0);
+		batch_add(remote, epoll_number, item);
 		added++;
 	}
-	return sp_batch_run(remote, err) < 0 ? -err->code : added;
+	if (sp_batch_run(remote, err) < 0)
+		return -err->code;
+	for (size_t i = 0; i < message->n_items; i++) {
+		const Sealpoint__EpollItem *item = message->items[i];
+
+		if (is_disarmed(item) != disarmed || has_number(builder, item))
+			continue;
+		if (add_by_old_number(builder, epoll_number, item, err) < 0)
+			return -err->code;
+		added++;
+	}
+	return added;
 }
 
 /* Takes what is ready, which disarms it. Only one-shot items are in the set yet, so this ends. */
@@ -253,8 +341,7 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 		return -EBADMSG;
 	for (size_t i = 0; i < message->n_items; i++)
 		if (!sp_checkpoint_file(checkpoint, message->items[i]->file))
-			return sp_fail(err, EBADMSG,
-			               "the image's epoll set watches a file that is not in it");
+			return sp_fail_damaged(err, "an epoll set that watches an unknown file");
 	return 0;
 }
 

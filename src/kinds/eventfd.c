@@ -84,7 +84,7 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 	if (!message)
 		return -EBADMSG;
 	if (message->count == UINT64_MAX)
-		return sp_fail(err, EBADMSG, "the image gives an impossible eventfd count");
+		return sp_fail_damaged(err, "an impossible eventfd count");
 	return 0;
 }
 

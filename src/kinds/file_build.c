@@ -6,11 +6,13 @@
 #include "kinds/connection_lock.h"
 #include "kinds/file_locks.h"
 #include "kinds/file_owner.h"
+#include "kinds/inherit.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 
 /* What fcntl(F_SETFL) can change; O_ASYNC has to wait for the process (settle_async). */
@@ -54,10 +56,8 @@ static int list_descriptors(struct sp_file_builder *builder, struct sp_error *er
 
 		if (descriptor->number >= INT_MAX ||
 		    !sp_checkpoint_file(builder->checkpoint, descriptor->file))
-			return sp_fail(
-			        err, EBADMSG,
-			        "the image's record of descriptor %u of process %u is damaged",
-			        descriptor->number, descriptor->pid);
+			return sp_fail_damaged(err, "an impossible descriptor %u of process %u",
+			                       descriptor->number, descriptor->pid);
 		sp_array_append(&builder->descriptors, &descriptor);
 		sp_parking_reserve(&builder->parking, descriptor->number, descriptor->file);
 	}
@@ -66,10 +66,9 @@ static int list_descriptors(struct sp_file_builder *builder, struct sp_error *er
 	for (size_t i = 1; i < all->count; i++)
 		if (!compare_descriptors(sp_array_at(&builder->descriptors, i - 1),
 		                         sp_array_at(&builder->descriptors, i)))
-			return sp_fail(err, EBADMSG,
-			               "the image has two records of descriptor %u of process %u",
-			               descriptor_at(builder, i)->number,
-			               descriptor_at(builder, i)->pid);
+			return sp_fail_damaged(
+			        err, "descriptor %u of process %u, which is there twice",
+			        descriptor_at(builder, i)->number, descriptor_at(builder, i)->pid);
 	return 0;
 }
 
@@ -89,15 +88,28 @@ int sp_file_builder_init(struct sp_file_builder *builder, const struct sp_checkp
 	sp_parking_init(&builder->parking);
 	builder->fds = sp_alloc((file_count(builder) + 1) * sizeof(int));
 	builder->numbers = sp_alloc((file_count(builder) + 1) * sizeof(int));
+	builder->given = sp_alloc_zeroed(file_count(builder) + 1, sizeof(bool));
+	builder->far_ends = sp_alloc((file_count(builder) + 1) * sizeof(int));
 	builder->lock = sp_alloc(sizeof(*builder->lock));
 	*builder->lock = SP_CONNECTION_LOCK_NONE;
 	for (size_t id = 0; id <= file_count(builder); id++)
-		builder->fds[id] = builder->numbers[id] = -1;
+		builder->fds[id] = builder->numbers[id] = builder->far_ends[id] = -1;
 	rc = list_descriptors(builder, err);
 	if (!rc)
 		rc = sp_raise_descriptor_limit(sp_parking_size(&builder->parking, OWN_DESCRIPTORS),
 		                               err);
 	return rc;
+}
+
+const Sealpoint__Descriptor *sp_file_builder_lookup(const struct sp_file_builder *builder,
+                                                    pid_t pid, uint32_t number)
+{
+	Sealpoint__Descriptor key = {.pid = (uint32_t)pid, .number = number};
+	const Sealpoint__Descriptor *wanted = &key;
+	Sealpoint__Descriptor **found =
+	        sp_array_search(&builder->descriptors, &wanted, compare_descriptors);
+
+	return found ? *found : NULL;
 }
 
 void sp_file_builder_on_failure(struct sp_file_builder *builder, struct sp_file_undo undo)
@@ -122,6 +134,15 @@ void sp_file_builder_complete(struct sp_file_builder *builder)
 	sp_array_clear(&builder->undo);
 }
 
+static void close_all(const struct sp_file_builder *builder, int *fds)
+{
+	for (size_t id = 1; fds && id <= file_count(builder); id++) {
+		if (fds[id] >= 0)
+			close(fds[id]);
+		fds[id] = -1;
+	}
+}
+
 void sp_file_builder_release(struct sp_file_builder *builder)
 {
 	for (size_t i = builder->undo.count; i > 0; i--) {
@@ -130,18 +151,20 @@ void sp_file_builder_release(struct sp_file_builder *builder)
 		step->undo(step->context);
 	}
 	sp_file_builder_complete(builder);
-	for (size_t id = 1; builder->fds && id <= file_count(builder); id++)
-		if (builder->fds[id] >= 0)
-			close(builder->fds[id]);
+	close_all(builder, builder->fds);
+	close_all(builder, builder->far_ends);
 	if (builder->lock)
 		sp_connection_lock_release(builder->lock);
 	free(builder->lock);
 	free(builder->fds);
 	free(builder->numbers);
+	free(builder->far_ends);
+	free(builder->given);
 	sp_array_release(&builder->descriptors);
 	sp_parking_release(&builder->parking);
 	sp_array_release(&builder->undo);
-	builder->fds = builder->numbers = NULL;
+	builder->fds = builder->numbers = builder->far_ends = NULL;
+	builder->given = NULL;
 	builder->lock = NULL;
 }
 
@@ -167,7 +190,9 @@ static int name_file(const struct sp_file_builder *builder, const Sealpoint__Ope
 	if (kind && kind->describe)
 		kind->describe(file->body, text, sizeof(text));
 	if (!descriptor)
-		return sp_error_context(err, "cannot restore a mapped file (%s%s%s)",
+		return sp_error_context(err, "cannot restore %s (%s%s%s)",
+		                        file->mapping_only ? "a mapped file"
+		                                           : "what was sent through a unix socket",
 		                        kind ? kind->title : file->kind, *text ? " " : "", text);
 	return sp_error_context(err, "cannot restore descriptor %u of process %u (%s%s%s)",
 	                        descriptor->number, descriptor->pid,
@@ -187,7 +212,7 @@ static int check_file(const struct sp_file_builder *builder, const Sealpoint__Op
 		               "with the version that wrote the checkpoint, or a newer one",
 		               file->kind);
 	if (file->same_inode >= file->id)
-		return sp_fail(err, EBADMSG, "the image's record of it is damaged");
+		return sp_fail_damaged(err, "an impossible file");
 	return kind->check ? kind->check(builder->checkpoint, file, err) : 0;
 }
 
@@ -196,6 +221,7 @@ int sp_files_check(struct sp_file_builder *builder, struct sp_error *err)
 	for (size_t i = 0; i < file_count(builder); i++)
 		if (check_file(builder, file_at(builder, i), err))
 			return name_file(builder, file_at(builder, i), err);
+	sp_inherited_warn(builder);
 	return 0;
 }
 
@@ -214,6 +240,15 @@ static int set_status_flags(int fd, int flags, struct sp_error *err)
 	return 0;
 }
 
+static int set_socket_owner(int fd, const Sealpoint__OpenFile *file, struct sp_error *err)
+{
+	if ((!file->socket_uid && !file->socket_gid) ||
+	    !fchown(fd, file->socket_uid, file->socket_gid))
+		return 0;
+	return sp_fail_errno(err, errno, "cannot give it to user %u, group %u", file->socket_uid,
+	                     file->socket_gid);
+}
+
 static int open_file(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
                      struct sp_error *err)
 {
@@ -224,7 +259,25 @@ static int open_file(struct sp_file_builder *builder, const Sealpoint__OpenFile 
 		rc = kind->open(builder, file, &builder->fds[file->id], err);
 	if (!rc)
 		rc = sp_parking_park(&builder->parking, file->id, &builder->fds[file->id], err);
+	if (!rc && !builder->given[file->id])
+		rc = set_socket_owner(builder->fds[file->id], file, err);
 	return rc ? rc : set_status_flags(builder->fds[file->id], (int)file->flags, err);
+}
+
+/* Before all others: those that are made in pairs see which end is there already. */
+static int take_given(struct sp_file_builder *builder, struct sp_error *err)
+{
+	for (size_t i = 0; i < file_count(builder); i++) {
+		const Sealpoint__OpenFile *file = file_at(builder, i);
+		const struct sp_inherited *inherited = sp_inherited_find(builder, file);
+
+		if (!inherited)
+			continue;
+		builder->given[file->id] = true;
+		if (sp_inherited_open(inherited, file, &builder->fds[file->id], err))
+			return name_file(builder, file, err);
+	}
+	return 0;
 }
 
 /*
@@ -247,12 +300,109 @@ static int lock_connections(struct sp_file_builder *builder, struct sp_error *er
 	return sp_connection_lock_take(builder->lock, err);
 }
 
-int sp_files_open(struct sp_file_builder *builder, struct sp_error *err)
+static int join_files(struct sp_file_builder *builder, struct sp_error *err)
+{
+	for (size_t kind = 0; sp_file_kinds[kind]; kind++) {
+		if (!sp_file_kinds[kind]->join)
+			continue;
+		for (size_t i = 0; i < file_count(builder); i++) {
+			const Sealpoint__OpenFile *file = file_at(builder, i);
+
+			if (!builder->given[file->id] &&
+			    !strcmp(file->kind, sp_file_kinds[kind]->name) &&
+			    sp_file_kinds[kind]->join(builder, file, err))
+				return name_file(builder, file, err);
+		}
+	}
+	close_all(builder, builder->far_ends);
+	return 0;
+}
+
+static bool is_late(const Sealpoint__OpenFile *file)
+{
+	return sp_file_kind_by_name(file->kind)->late;
+}
+
+static int open_files(struct sp_file_builder *builder, bool late, struct sp_error *err)
 {
 	for (size_t i = 0; i < file_count(builder); i++)
-		if (open_file(builder, file_at(builder, i), err))
+		if (is_late(file_at(builder, i)) == late &&
+		    open_file(builder, file_at(builder, i), err))
 			return name_file(builder, file_at(builder, i), err);
-	return lock_connections(builder, err);
+	return 0;
+}
+
+int sp_files_open(struct sp_file_builder *builder, struct sp_error *err)
+{
+	int rc = take_given(builder, err);
+
+	if (!rc)
+		rc = open_files(builder, false, err);
+	if (!rc)
+		rc = join_files(builder, err);
+	return rc ? rc : lock_connections(builder, err);
+}
+
+int sp_files_open_late(struct sp_file_builder *builder, struct sp_error *err)
+{
+	return open_files(builder, true, err);
+}
+
+/* --- handing over --- */
+
+/* A process opens sealpoint as a process to take files over from it: the same ones, not copies. */
+static int take_over(struct sp_remote *remote, int fd, int64_t *number, struct sp_error *err)
+{
+	int64_t pidfd;
+	int rc = sp_remote_call(remote, &pidfd, err, "open sealpoint's process", SYS_pidfd_open,
+	                        (uint64_t)getpid(), 0, 0, 0, 0, 0);
+
+	if (rc)
+		return rc;
+	rc = sp_remote_call(remote, number, err, "take over a descriptor", SYS_pidfd_getfd,
+	                    (uint64_t)pidfd, (uint64_t)fd, 0, 0, 0, 0);
+	return rc ? rc
+	          : sp_remote_call(remote, NULL, err, "close sealpoint's process", SYS_close,
+	                           (uint64_t)pidfd, 0, 0, 0, 0, 0);
+}
+
+int sp_files_take_over(struct sp_file_builder *builder, uint32_t file, int64_t *number,
+                       struct sp_error *err)
+{
+	return take_over(builder->remote, builder->fds[file], number, err);
+}
+
+/*
+ * The process gets it where we have it: there it has nothing that is still needed, as all that it
+ * inherited has another number here, too.
+ */
+static int hand_over(struct sp_remote *remote, int fd, struct sp_error *err)
+{
+	int64_t taken;
+	int rc = take_over(remote, fd, &taken, err);
+
+	if (rc || taken == fd)
+		return rc;
+	sp_batch_begin(remote);
+	sp_batch_call(remote, "move a descriptor", SYS_dup3, (uint64_t)taken, (uint64_t)fd, 0, 0, 0,
+	              0);
+	sp_batch_call(remote, "close a descriptor", SYS_close, (uint64_t)taken, 0, 0, 0, 0, 0);
+	return sp_batch_run(remote, err);
+}
+
+int sp_files_hand_over(struct sp_file_builder *builder, struct sp_remote *remote, pid_t pid,
+                       struct sp_error *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < builder->descriptors.count && !rc; i++) {
+		const Sealpoint__Descriptor *descriptor = descriptor_at(builder, i);
+
+		if (descriptor->pid == (uint32_t)pid &&
+		    is_late(sp_checkpoint_file(builder->checkpoint, descriptor->file)))
+			rc = hand_over(remote, builder->fds[descriptor->file], err);
+	}
+	return rc ? sp_error_context(err, "cannot hand process %d a file", pid) : 0;
 }
 
 /* --- placing --- */
@@ -354,7 +504,7 @@ static int settle_whole(struct sp_file_builder *builder, const Sealpoint__OpenFi
 	int rc = 0;
 
 	/* The kind first: what it does shall send no signal. */
-	if (kind->settle)
+	if (kind->settle && !builder->given[file->id])
 		rc = kind->settle(builder, file, err);
 	if (!rc && file->owner)
 		rc = sp_file_owner_set(builder->fds[file->id], file->owner, err);
@@ -374,14 +524,16 @@ int sp_files_settle(struct sp_file_builder *builder, struct sp_remote *remote, p
 	find_numbers(builder, settler);
 	for (size_t i = 0; i < file_count(builder) && !rc; i++) {
 		const Sealpoint__OpenFile *file = file_at(builder, i);
-		bool whole = settler[file->id] == pid;
 
-		if (whole)
-			rc = settle_whole(builder, file, err);
-		if (!rc)
-			rc = sp_file_locks_take(builder, file, whole, err);
-		if (rc)
-			name_file(builder, file, err);
+		if (settler[file->id] == pid && settle_whole(builder, file, err))
+			rc = name_file(builder, file, err);
+	}
+	/* A process loses its locks on a file whenever it closes a descriptor of it. */
+	for (size_t i = 0; i < file_count(builder) && !rc; i++) {
+		const Sealpoint__OpenFile *file = file_at(builder, i);
+
+		if (sp_file_locks_take(builder, file, settler[file->id] == pid, err))
+			rc = name_file(builder, file, err);
 	}
 	builder->remote = NULL;
 	return rc;
@@ -402,7 +554,7 @@ int sp_files_resume(struct sp_file_builder *builder, struct sp_error *err)
 		const Sealpoint__OpenFile *file = file_at(builder, i);
 		const struct sp_file_kind *kind = sp_file_kind_by_name(file->kind);
 
-		if (kind->resume && kind->resume(builder, file, err))
+		if (kind->resume && !builder->given[file->id] && kind->resume(builder, file, err))
 			return name_file(builder, file, err);
 	}
 	return 0;

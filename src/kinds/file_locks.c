@@ -20,6 +20,7 @@ static const struct lock_name {
         {"POSIX", SEALPOINT__FILE_LOCK__TYPE__POSIX},
         {"OFDLCK", SEALPOINT__FILE_LOCK__TYPE__OFD},
         {"FLOCK", SEALPOINT__FILE_LOCK__TYPE__FLOCK},
+        {"LEASE", SEALPOINT__FILE_LOCK__TYPE__LEASE},
 };
 
 static const struct lock_name *find_name(const char *name)
@@ -34,18 +35,24 @@ static const struct lock_name *find_name(const char *name)
 static int parse_lock(struct sp_file_lock *lock, pid_t pid, const char *line, struct sp_error *err)
 {
 	const struct lock_name *name;
-	char kind[16], mode[16], end[24];
+	char kind[16], state[16], mode[16], end[24];
 	unsigned long long start;
 
-	if (sscanf(line, "%*d: %15s %*s %15s %*d %*s %llu %23s", kind, mode, &start, end) != 4)
+	if (sscanf(line, "%*d: %15s %15s %15s %*d %*s %llu %23s", kind, state, mode, &start, end) !=
+	    5)
 		return sp_fail(err, EPROTO, "a file lock has an unknown format: %.*s",
 		               (int)strcspn(line, "\n"), line);
 	name = find_name(kind);
 	if (!name)
 		return sp_fail(err, ENOTSUP,
-		               "it has a file lease (%s): sealpoint cannot save leases; let the "
-		               "program give it up before the dump (fcntl F_SETLEASE, F_UNLCK)",
-		               mode);
+		               "it has a lock of a kind that sealpoint does not know (%s); let the "
+		               "program give it up first",
+		               kind);
+	if (!strcmp(state, "BREAKING"))
+		return sp_fail(
+		        err, SP_NOT_YET,
+		        "another process waits for it to give up its lease on the file; let it "
+		        "do so before the dump (fcntl F_SETLEASE, F_UNLCK)");
 	lock->type = name->type;
 	lock->pid = name->type == SEALPOINT__FILE_LOCK__TYPE__POSIX ? pid : 0;
 	lock->exclusive = !strcmp(mode, "WRITE");
@@ -92,6 +99,16 @@ static int take_posix(struct sp_file_builder *builder, const Sealpoint__OpenFile
 	                     (uint64_t)builder->numbers[file->id], F_SETLK, address, 0, 0, 0);
 }
 
+/* Its signals tell the number, so the process itself has to ask for them. */
+static int take_lease(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                      const Sealpoint__FileLock *lock, int64_t *result, struct sp_error *err)
+{
+	sp_batch_begin(builder->remote);
+	return sp_remote_try(builder->remote, result, err, "take a file lease", SYS_fcntl,
+	                     (uint64_t)builder->numbers[file->id], F_SETLEASE,
+	                     lock->exclusive ? F_WRLCK : F_RDLCK, 0, 0, 0);
+}
+
 static int64_t take_own(int fd, const Sealpoint__FileLock *lock)
 {
 	struct flock record = record_lock(lock);
@@ -106,6 +123,12 @@ static int64_t take_own(int fd, const Sealpoint__FileLock *lock)
 
 static int refuse_lock(const Sealpoint__FileLock *lock, int64_t code, struct sp_error *err)
 {
+	if (code == -EAGAIN && lock->type == SEALPOINT__FILE_LOCK__TYPE__LEASE)
+		return sp_fail(
+		        err, EAGAIN,
+		        "it had a %s lease on the file, which is now open in another process "
+		        "(lsof names it); end that first",
+		        lock->exclusive ? "write" : "read");
 	if (code == -EAGAIN || code == -EACCES)
 		return sp_fail(err, EAGAIN,
 		               "the %s lock from byte %llu on is now held by another process "
@@ -128,6 +151,8 @@ int sp_file_locks_take(struct sp_file_builder *builder, const Sealpoint__OpenFil
 
 		if (posix && (pid_t)lock->pid == builder->pid)
 			failed = take_posix(builder, file, lock, &result, err);
+		else if (lock->type == SEALPOINT__FILE_LOCK__TYPE__LEASE && whole)
+			failed = take_lease(builder, file, lock, &result, err);
 		else if (!posix && whole)
 			result = take_own(builder->fds[file->id], lock);
 		if (failed)

@@ -1,6 +1,6 @@
 /*
- * Locks on files: POSIX record locks (fcntl F_SETLK), open file description locks (F_OFD_SETLK) and
- * flock(2). They belong to no kind: a regular file, a directory or a device can be locked. Found in
+ * Locks on files: POSIX record locks (fcntl F_SETLK), open file description locks (F_OFD_SETLK),
+ * flock(2), and leases (F_SETLEASE). They belong to no kind: a regular file, a directory or a device can be locked. Found in
  * the "lock:" lines of fdinfo, saved with the open file that they were taken through, taken again
  * when the descriptors are in place.
  */
@@ -21,14 +21,15 @@ struct sp_file_lock {
 /**
  * Adds the locks that the fdinfo text of a descriptor of process `pid` names. `first_holder` is
  * false for a further process that has the same open file: of that only its own POSIX locks are
- * new. Leases are refused.
+ * new. A lease that somebody wants broken is refused until that has happened.
  */
 int sp_file_locks_read(struct sp_array *locks, uint32_t file, pid_t pid, const char *fdinfo,
                        bool first_holder, struct sp_error *err);
 
 /**
  * Takes the locks of one file again: those that belong to the open file through sealpoint's own
- * descriptor if `whole`, and POSIX locks of process builder->pid by remote calls.
+ * descriptor, or for a lease by a remote call, if `whole`; POSIX locks of process builder->pid by
+ * remote calls.
  */
 int sp_file_locks_take(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, bool whole,
                        struct sp_error *err);

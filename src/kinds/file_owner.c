@@ -1,6 +1,8 @@
 /* Owners of open files: see file_owner.h. */
 #include "kinds/file_owner.h"
 
+#include "proc/children.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -8,39 +10,48 @@
 
 static int refuse_foreign(const struct f_owner_ex *owner, struct sp_error *err)
 {
-	return sp_fail(
-	        err, ENOTSUP,
-	        "its signals go to %s %d, which does not belong to the process; let the program "
-	        "set the owner to itself or to nobody before the dump (fcntl F_SETOWN)",
-	        owner->type == F_OWNER_PGRP ? "process group" : "process", owner->pid);
+	return sp_fail(err, ENOTSUP,
+	               "its signals go to %s %d, which is not saved along; let the program set the "
+	               "owner to "
+	               "itself or to nobody before the dump (fcntl F_SETOWN)",
+	               owner->type == F_OWNER_PGRP ? "process group" : "process", owner->pid);
+}
+
+static bool has_member(const struct sp_file_table *table, pid_t group)
+{
+	for (size_t i = 0; i < table->descriptors.count; i++) {
+		const struct sp_descriptor *descriptor = sp_array_at(&table->descriptors, i);
+
+		if (getpgid(descriptor->pid) == group)
+			return true;
+	}
+	return false;
 }
 
 /* The owner must be saved along: a foreign id may be anybody's by the time of the restore. */
-static bool is_foreign(const struct f_owner_ex *owner, pid_t pid)
+static bool is_foreign(const struct f_owner_ex *owner, const struct sp_file_saver *saver)
 {
 	if (owner->type == F_OWNER_PGRP)
-		return owner->pid != getpgid(pid);
-	if (owner->type == F_OWNER_TID)
-		return syscall(SYS_tgkill, pid, owner->pid, 0) != 0;
-	return owner->pid != pid;
+		return !has_member(saver->table, owner->pid);
+	return !sp_is_of_tree(owner->pid, saver->root);
 }
 
-int sp_file_owner_save(const struct sp_open_file *file, Sealpoint__FileOwner *owner, bool *present,
-                       struct sp_error *err)
+int sp_file_owner_save(const struct sp_file_saver *saver, const struct sp_open_file *file,
+                       Sealpoint__FileOwner *owner, bool *present, struct sp_error *err)
 {
 	struct f_owner_ex who = {0};
 	uid_t ids[2] = {0, 0};
 	int signal;
 
 	*present = false;
-	if (file->number < 0 || file->flags & O_PATH)
+	if (sp_file_is_mapping_only(file) || file->flags & O_PATH)
 		return 0;
 	signal = fcntl(file->fd, F_GETSIG);
 	if (signal < 0 || fcntl(file->fd, F_GETOWN_EX, &who))
 		return sp_fail_errno(err, errno, "cannot read its owner");
 	if (!who.pid && !signal)
 		return 0;
-	if (who.pid && is_foreign(&who, file->pid))
+	if (who.pid && is_foreign(&who, saver))
 		return refuse_foreign(&who, err);
 	if (fcntl(file->fd, F_GETOWNER_UIDS, ids))
 		return sp_fail_errno(err, errno, "cannot read the credentials of its owner");

@@ -13,10 +13,10 @@
 
 /**
  * Fills in the owner of an open file. `present` is false if it has none and the signal is the
- * default.
+ * default. It must be a process that is saved, or a group of some that are.
  */
-int sp_file_owner_save(const struct sp_open_file *file, Sealpoint__FileOwner *owner, bool *present,
-                       struct sp_error *err);
+int sp_file_owner_save(const struct sp_file_saver *saver, const struct sp_open_file *file,
+                       Sealpoint__FileOwner *owner, bool *present, struct sp_error *err);
 /** Sets the owner of sealpoint's descriptor `fd`; the owning process must exist. */
 int sp_file_owner_set(int fd, const Sealpoint__FileOwner *owner, struct sp_error *err);
 

@@ -4,7 +4,6 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -106,12 +105,6 @@ static int refuse_lost(const struct sp_open_file *file, const char *path, struct
 	               type_title(file->stat.st_mode));
 }
 
-/* What /proc tells about one process is gone with it, and is another file in its next life. */
-static bool belongs_to_a_process(const char *path)
-{
-	return !strncmp(path, "/proc/", 6) && isdigit((unsigned char)path[6]);
-}
-
 int sp_file_path_find(const struct sp_open_file *file, char **path, struct sp_error *err)
 {
 	sp_cleanup_free char *last = sp_file_path_last(file);
@@ -120,10 +113,6 @@ int sp_file_path_find(const struct sp_open_file *file, char **path, struct sp_er
 		return sp_fail(err, ENOTSUP,
 		               "no path leads to it, its file system is not mounted any more; let "
 		               "the program close it first");
-	if (belongs_to_a_process(file->link))
-		return sp_fail(err, ENOTSUP,
-		               "it belongs to a process in /proc, which sealpoint cannot save yet; "
-		               "let the program close it first");
 	if (leads_to(file->link, file))
 		*path = sp_strdup(file->link);
 	else if (leads_to(last, file))
@@ -165,9 +154,22 @@ int sp_file_path_open(const char *path, int flags, mode_t type, struct sp_error 
 	return fd;
 }
 
+int sp_file_path_open_above(const char *file_path, struct sp_error *err)
+{
+	sp_cleanup_free char *path = sp_strdup(file_path);
+	int fd = -1;
+
+	while (fd < 0 && *path) {
+		*strrchr(path, '/') = '\0';
+		fd = open(*path ? path : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	}
+	return fd < 0 ? sp_fail_errno(err, errno, "cannot open a directory above %s", file_path)
+	              : fd;
+}
+
 int sp_file_path_check(const char *path, struct sp_error *err)
 {
 	if (path[0] != '/')
-		return sp_fail(err, EBADMSG, "the path in its record is damaged");
+		return sp_fail_damaged(err, "an impossible path");
 	return 0;
 }

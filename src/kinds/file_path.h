@@ -23,6 +23,12 @@ char *sp_file_path_last(const struct sp_open_file *file);
  */
 int sp_file_path_open(const char *path, int flags, mode_t type, struct sp_error *err);
 
+/**
+ * The directory that the file was in, or if that is gone too, the nearest one above. Returns the
+ * descriptor or a negative errno.
+ */
+int sp_file_path_open_above(const char *file_path, struct sp_error *err);
+
 /** The flags of open(2) that F_SETFL cannot set afterwards and that an open file keeps. */
 int sp_file_path_flags(const Sealpoint__OpenFile *file);
 

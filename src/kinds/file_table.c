@@ -12,17 +12,20 @@
 #include "base/io.h"
 #include "base/limit.h"
 #include "kinds/file_locks.h"
+#include "kinds/socket_options.h"
+#include "kinds/unix_queue.h"
 #include "kinds/unsupported.h"
 #include "proc/fdinfo.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 /* A descriptor as /proc shows it. */
 struct seen {
-	pid_t pid;
+	pid_t pid, living; /* as in struct sp_open_file */
 	int number;
 	uint32_t file;       /* the id of its open file, 0 while not known */
 	struct seen *leader; /* the one of lowest number that refers to the same open file */
@@ -37,6 +40,7 @@ void sp_file_table_init(struct sp_file_table *table)
 	table->descriptors = SP_ARRAY_OF(struct sp_descriptor);
 	table->locks = SP_ARRAY_OF(struct sp_file_lock);
 	table->inodes = SP_ARRAY_OF(uint32_t);
+	table->mappings = SP_ARRAY_OF(struct sp_file_mapping);
 	table->lock = SP_CONNECTION_LOCK_NONE;
 }
 
@@ -46,6 +50,9 @@ static void release_file(struct sp_open_file *file)
 		close(file->fd);
 	free(file->link);
 	free(file->fdinfo);
+	if (file->queue)
+		sp_unix_queue_release(file->queue);
+	free(file->queue);
 }
 
 void sp_file_table_release(struct sp_file_table *table)
@@ -56,6 +63,7 @@ void sp_file_table_release(struct sp_file_table *table)
 	sp_array_release(&table->descriptors);
 	sp_array_release(&table->locks);
 	sp_array_release(&table->inodes);
+	sp_array_release(&table->mappings);
 	sp_connection_lock_release(&table->lock);
 }
 
@@ -90,10 +98,12 @@ static int look_at(struct seen *seen, int fd_dir, int fdinfo_dir, const char *na
 	return 0;
 }
 
-static int look_at_all(struct sp_array *seen, pid_t pid, struct sp_error *err)
+static int look_at_all(struct sp_array *seen, const struct sp_process *process,
+                       struct sp_error *err)
 {
-	sp_cleanup_free char *fd_path = sp_format("/proc/%d/fd", pid);
-	sp_cleanup_free char *fdinfo_path = sp_format("/proc/%d/fdinfo", pid);
+	pid_t living = sp_process_living(process);
+	sp_cleanup_free char *fd_path = sp_format("/proc/%d/fd", living);
+	sp_cleanup_free char *fdinfo_path = sp_format("/proc/%d/fdinfo", living);
 	sp_cleanup_dir DIR *dir = opendir(fd_path);
 	sp_cleanup_close int fdinfo_dir = open(fdinfo_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -111,7 +121,8 @@ static int look_at_all(struct sp_array *seen, pid_t pid, struct sp_error *err)
 		if (entry->d_name[0] == '.')
 			continue;
 		one = sp_array_push(seen);
-		one->pid = pid;
+		one->pid = process->pid;
+		one->living = living;
 		rc = look_at(one, dirfd(dir), fdinfo_dir, entry->d_name, err);
 		if (rc)
 			return rc;
@@ -139,7 +150,7 @@ static int compare_open_files(const struct seen *a, const struct seen *b, int *f
 		return order;
 	if (a->info.flags != b->info.flags)
 		return sp_compare((unsigned)a->info.flags, (unsigned)b->info.flags);
-	result = syscall(SYS_kcmp, a->pid, b->pid, KCMP_FILE, a->number, b->number);
+	result = syscall(SYS_kcmp, a->living, b->living, KCMP_FILE, a->number, b->number);
 	if (result < 0)
 		*failed = errno;
 	return result == 1 ? -1 : result == 2 ? 1 : 0;
@@ -190,6 +201,7 @@ static int find_duplicates(const struct sp_file_table *table, struct sp_array *s
 
 		if (file->number >= 0)
 			sp_array_append(&known, &(struct seen){.pid = file->pid,
+			                                       .living = file->living,
 			                                       .number = file->number,
 			                                       .file = id,
 			                                       .info.flags = file->flags,
@@ -269,7 +281,24 @@ const struct sp_open_file *sp_file_table_same_inode(const struct sp_file_table *
 	return find_inode(table, &file->stat, previous ? previous->id + 1 : 1);
 }
 
+const struct sp_open_file *sp_file_table_find_socket(const struct sp_file_table *table,
+                                                     const struct sp_open_file *socket,
+                                                     uint64_t inode)
+{
+	struct stat wanted = {.st_dev = socket->stat.st_dev, .st_ino = inode};
+
+	return inode ? find_inode(table, &wanted, 1) : NULL;
+}
+
 /* --- adding open files --- */
+
+/* Once for all kinds: each of them asks. */
+static void look_at_socket(struct sp_open_file *file)
+{
+	file->socket.domain = sp_socket_number(file->fd, SO_DOMAIN);
+	file->socket.type = sp_socket_number(file->fd, SO_TYPE);
+	file->socket.protocol = sp_socket_number(file->fd, SO_PROTOCOL);
+}
 
 /* Moves the file into the table and finds its kind. The caller keeps the index in order. */
 static int add_file(struct sp_file_table *table, struct sp_open_file *file, uint32_t *id,
@@ -280,6 +309,8 @@ static int add_file(struct sp_file_table *table, struct sp_open_file *file, uint
 	*file = (struct sp_open_file){.fd = -1};
 	*id = added->id = (uint32_t)table->files.count;
 	sp_array_append(&table->inodes, id);
+	if (S_ISSOCK(added->stat.st_mode))
+		look_at_socket(added);
 	for (size_t i = 0; sp_file_kinds[i] && !added->kind; i++)
 		if (sp_file_kinds[i]->claims(added))
 			added->kind = sp_file_kinds[i];
@@ -292,10 +323,11 @@ static int add_file(struct sp_file_table *table, struct sp_open_file *file, uint
 static int add_seen(struct sp_file_table *table, const struct sp_process *process,
                     struct seen *seen, struct sp_error *err)
 {
-	sp_cleanup_free char *link_path = sp_format("/proc/%d/fd/%d", seen->pid, seen->number);
+	sp_cleanup_free char *link_path = sp_format("/proc/%d/fd/%d", seen->living, seen->number);
 	sp_cleanup(release_file) struct sp_open_file file = {
-	        .fd = (int)syscall(SYS_pidfd_getfd, process->pidfd, seen->number, 0),
+	        .fd = sp_process_duplicate(process, seen->number),
 	        .pid = seen->pid,
+	        .living = seen->living,
 	        .number = seen->number,
 	        .flags = seen->info.flags,
 	        .position = seen->info.position,
@@ -368,7 +400,7 @@ int sp_file_table_add_process(struct sp_file_table *table, struct sp_process *pr
 	sp_cleanup(seen_release) struct sp_array seen = SP_ARRAY_OF(struct seen);
 	int rc = sp_raise_descriptor_limit(0, err);
 
-	if (!rc && look_at_all(&seen, process->pid, err))
+	if (!rc && look_at_all(&seen, process, err))
 		return sp_error_context(err, "cannot read the descriptors of process %d",
 		                        process->pid);
 	if (!rc)
@@ -394,7 +426,8 @@ const struct sp_open_file *sp_file_table_lookup(const struct sp_file_table *tabl
 
 static bool can_back(const struct sp_open_file *file, bool needs_write)
 {
-	return file->number < 0 && (!needs_write || (file->flags & O_ACCMODE) == O_RDWR);
+	return sp_file_is_mapping_only(file) &&
+	       (!needs_write || (file->flags & O_ACCMODE) == O_RDWR);
 }
 
 /* A mapping-only file of the inode that serves, or NULL. */
@@ -424,6 +457,7 @@ static int add_mapping_only(struct sp_file_table *table, pid_t pid, const char *
 	sp_cleanup(release_file) struct sp_open_file file = {
 	        .fd = open_mapped(path, stat),
 	        .pid = pid,
+	        .living = pid,
 	        .number = -1,
 	        .flags = writable ? O_RDWR : O_RDONLY,
 	        .stat = *stat,
@@ -462,11 +496,11 @@ int sp_file_table_add_mapping(struct sp_file_table *table, pid_t pid, struct sp_
 	if (known) {
 		*id = known->id;
 		sp_file_table_at(table, known->id)->map_shared |= shared;
-		return 0;
-	}
-	if (add_mapping_only(table, pid, link, &inode, shared, writable, id, err))
+	} else if (add_mapping_only(table, pid, link, &inode, shared, writable, id, err)) {
 		return sp_error_context(err, "cannot save the mapping of %s at %#llx", path,
 		                        (unsigned long long)range.start);
+	}
+	sp_array_append(&table->mappings, &(struct sp_file_mapping){*id, pid});
 	return 0;
 }
 
@@ -488,4 +522,66 @@ int sp_file_table_add_executable(struct sp_file_table *table, pid_t pid, uint32_
 	if (add_mapping_only(table, pid, link, &inode, false, false, id, err))
 		return sp_error_context(err, "cannot save the executable of process %d", pid);
 	return 0;
+}
+
+/* --- files in flight --- */
+
+static const struct sp_open_file *find_open_file(const struct sp_file_table *table, int fd,
+                                                 const struct stat *inode)
+{
+	const struct sp_open_file *file = find_inode(table, inode, 1);
+	pid_t self = getpid();
+
+	while (file && (sp_file_is_mapping_only(file) ||
+	                syscall(SYS_kcmp, self, self, KCMP_FILE, fd, file->fd) != 0))
+		file = find_inode(table, inode, file->id + 1);
+	return file;
+}
+
+/* What /proc shows of our own descriptor is true of the open file. Takes `fd` over. */
+static int add_own(struct sp_file_table *table, int fd, const struct stat *stat, uint32_t *id,
+                   struct sp_error *err)
+{
+	sp_cleanup_free char *link_path = sp_format("/proc/self/fd/%d", fd);
+	sp_cleanup_free char *fdinfo_path = sp_format("/proc/self/fdinfo/%d", fd);
+	sp_cleanup(release_file) struct sp_open_file file = {.fd = fd,
+	                                                     .pid = getpid(),
+	                                                     .living = getpid(),
+	                                                     .number = -1,
+	                                                     .in_flight = true,
+	                                                     .stat = *stat};
+	struct sp_fdinfo info;
+	int rc = sp_read_file(AT_FDCWD, fdinfo_path, &file.fdinfo, &(size_t){0}, err);
+
+	if (!rc)
+		rc = sp_fdinfo_parse(file.fdinfo, &info, err);
+	if (!rc)
+		rc = sp_read_link(AT_FDCWD, link_path, &file.link, err);
+	if (rc)
+		return rc;
+	file.flags = info.flags;
+	file.position = info.position;
+	file.mount_id = info.mount_id;
+	rc = add_file(table, &file, id, err);
+	sort_last(table);
+	return rc ? rc : add_locks(table, &(struct seen){.file = *id}, true, err);
+}
+
+int sp_file_table_add_in_flight(struct sp_file_table *table, int fd, uint32_t *id,
+                                struct sp_error *err)
+{
+	const struct sp_open_file *known;
+	struct stat stat;
+	int rc;
+
+	if (fstat(fd, &stat)) {
+		rc = sp_fail_errno(err, errno, "cannot examine a descriptor in flight");
+		close(fd);
+		return rc;
+	}
+	known = find_open_file(table, fd, &stat);
+	if (!known)
+		return add_own(table, fd, &stat, id, err);
+	*id = known->id;
+	return close(fd);
 }

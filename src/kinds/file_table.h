@@ -16,11 +16,17 @@ struct sp_descriptor {
 	bool close_on_exec;
 };
 
+struct sp_file_mapping {
+	uint32_t file; /* sp_open_file.id */
+	pid_t pid;
+};
+
 struct sp_file_table {
 	struct sp_array files;       /* struct sp_open_file, id == index + 1 */
 	struct sp_array descriptors; /* struct sp_descriptor, by pid and number */
 	struct sp_array locks;       /* struct sp_file_lock (kinds/file_locks.h), by file */
 	struct sp_array inodes;      /* uint32_t: all ids, by device, inode and id */
+	struct sp_array mappings;    /* struct sp_file_mapping: one for each VMA */
 	struct sp_connection_lock
 	        lock; /* on those that are connections, from sp_file_table_save() */
 	/*
@@ -53,6 +59,20 @@ int sp_file_table_add_mapping(struct sp_file_table *table, pid_t pid, struct sp_
 int sp_file_table_add_executable(struct sp_file_table *table, pid_t pid, uint32_t *id,
                                  struct sp_error *err);
 
+/** The socket with this inode number, or NULL; `socket` is any socket of the table. */
+const struct sp_open_file *sp_file_table_find_socket(const struct sp_file_table *table,
+                                                     const struct sp_open_file *socket,
+                                                     uint64_t inode);
+/** The terminal `device` if that is one that a restore is given, or NULL. */
+const struct sp_open_file *sp_file_table_find_external(const struct sp_file_table *table,
+                                                       dev_t device);
+/**
+ * The id of an open file that we have got as `fd`, out of a message that waits in a socket; it is added if it
+ * is not in the table yet. Takes `fd` over.
+ */
+int sp_file_table_add_in_flight(struct sp_file_table *table, int fd, uint32_t *id,
+                                struct sp_error *err);
+
 /** The open file with this id, which must exist. Valid until another one is added. */
 struct sp_open_file *sp_file_table_at(const struct sp_file_table *table, uint32_t id);
 /** The file behind a descriptor number, or NULL. */
@@ -67,7 +87,7 @@ const struct sp_open_file *sp_file_table_same_inode(const struct sp_file_table *
                                                     const struct sp_open_file *previous);
 
 /**
- * Locks the connections that are to be saved, asks the kinds to save every file, and writes the
+ * Adds the files that are in flight, locks the connections that are to be saved, asks the kinds to save every file, and writes the
  * SP_RECORD_OPEN_FILE and _DESCRIPTOR records.
  */
 int sp_file_table_save(struct sp_file_table *table, struct sp_file_saver *saver,

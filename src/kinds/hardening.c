@@ -9,23 +9,22 @@
 
 #include "credentials.pb-c.h"
 
+static int ask(struct sp_facet_saver *saver, struct sp_error *err)
+{
+	saver->asked->call = sp_batch_call(saver->remote, "read the dumpable flag", SYS_prctl,
+	                                   PR_GET_DUMPABLE, 0, 0, 0, 0, 0);
+	sp_batch_try(saver->remote, "read the MDWE bits", SYS_prctl, PR_GET_MDWE, 0, 0, 0, 0, 0);
+	return 0;
+}
+
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
 {
 	Sealpoint__Hardening message = SEALPOINT__HARDENING__INIT;
-	struct sp_remote *remote = saver->remote;
-	size_t dumpable, mdwe;
-	int rc;
+	int64_t mdwe = sp_batch_result(saver->remote, saver->asked->call + 1);
 
-	sp_batch_begin(remote);
-	dumpable = sp_batch_call(remote, "read the dumpable flag", SYS_prctl, PR_GET_DUMPABLE, 0, 0,
-	                         0, 0, 0);
-	mdwe = sp_batch_try(remote, "read the MDWE bits", SYS_prctl, PR_GET_MDWE, 0, 0, 0, 0, 0);
-	rc = sp_batch_run(remote, err);
-	if (rc < 0)
-		return rc;
-	message.dumpable = sp_batch_result(remote, dumpable) == 1;
-	if (sp_batch_result(remote, mdwe) > 0)
-		message.mdwe = (uint32_t)sp_batch_result(remote, mdwe);
+	message.dumpable = sp_batch_result(saver->remote, saver->asked->call) == 1;
+	if (mdwe > 0)
+		message.mdwe = (uint32_t)mdwe;
 	sp_blob_pack(body, &message.base);
 	return 0;
 }
@@ -37,13 +36,12 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 
 	if (!message)
 		return -EBADMSG;
-	sp_batch_begin(builder->remote);
 	sp_batch_call(builder->remote, "set the dumpable flag", SYS_prctl, PR_SET_DUMPABLE,
 	              message->dumpable, 0, 0, 0, 0);
 	if (message->mdwe)
 		sp_batch_call(builder->remote, "set the MDWE bits", SYS_prctl, PR_SET_MDWE,
 		              message->mdwe, 0, 0, 0, 0);
-	return sp_batch_run(builder->remote, err);
+	return 0;
 }
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
@@ -61,6 +59,7 @@ const struct sp_facet sp_facet_hardening = {
         .title = "address space hardening",
         .scope = SP_FACET_PROCESS,
         .phase = SP_PHASE_PRIVILEGES,
+        .ask = ask,
         .save = save,
         .rebuild = rebuild,
         .describe = describe,

@@ -2,23 +2,21 @@
 #include "kinds/inet_socket.h"
 
 #include "kinds/socket_filter.h"
+#include "kinds/tcp_md5.h"
 
 #include <arpa/inet.h>
 #include <string.h>
 
 bool sp_inet_socket_is(const struct sp_open_file *file, int type, int protocol)
 {
-	int family, its_protocol;
+	int its_protocol = file->socket.protocol;
 
-	if (!S_ISSOCK(file->stat.st_mode))
-		return false;
-	family = sp_socket_number(file->fd, SO_DOMAIN);
-	its_protocol = sp_socket_number(file->fd, SO_PROTOCOL);
 	/* It behaves as TCP in every way that is of interest here. */
 	if (its_protocol == IPPROTO_MPTCP)
 		its_protocol = IPPROTO_TCP;
-	return (family == AF_INET || family == AF_INET6) && its_protocol == protocol &&
-	       sp_socket_number(file->fd, SO_TYPE) == type;
+	return S_ISSOCK(file->stat.st_mode) && file->socket.type == type &&
+	       its_protocol == protocol &&
+	       (file->socket.domain == AF_INET || file->socket.domain == AF_INET6);
 }
 
 /* --- addresses --- */
@@ -101,6 +99,7 @@ void sp_inet_socket_strip(struct sp_inet_socket *socket)
 {
 	socket->message.n_options = 0;
 	socket->message.filter.len = 0;
+	socket->message.md5_keys.len = 0;
 	socket->local =
 	        (union sp_inet_address){.any.sa_family = (sa_family_t)socket->message.family};
 }
@@ -110,6 +109,8 @@ void sp_inet_socket_release(struct sp_inet_socket *socket)
 	sp_socket_options_release(&socket->options);
 	free(socket->message.filter.data);
 	socket->message.filter = (ProtobufCBinaryData){0};
+	free(socket->message.md5_keys.data);
+	socket->message.md5_keys = (ProtobufCBinaryData){0};
 }
 
 int sp_inet_socket_bind(int fd, const Sealpoint__InetSocket *message, struct sp_error *err)
@@ -138,7 +139,8 @@ int sp_inet_socket_make_unbound(const Sealpoint__InetSocket *message, struct sp_
 	if (fd < 0)
 		return sp_fail_errno(err, errno, "cannot make a socket");
 	if (sp_socket_filter_attach(fd, &message->filter, err) < 0 ||
-	    sp_socket_options_apply(fd, message->options, message->n_options, err) < 0)
+	    sp_socket_options_apply(fd, message->options, message->n_options, err) < 0 ||
+	    sp_tcp_md5_apply(fd, &message->md5_keys, err) < 0)
 		return -err->code;
 	return sp_steal_fd(&fd);
 }
@@ -154,10 +156,15 @@ int sp_inet_socket_make(const Sealpoint__InetSocket *message, struct sp_error *e
 
 int sp_inet_socket_check(const Sealpoint__InetSocket *message, int type, struct sp_error *err)
 {
+	struct sp_error unheard = {0};
+
+	if (!err)
+		err = &unheard;
 	if (!message || message->type != (uint32_t)type ||
 	    !sp_inet_address_valid(&message->local, message->family))
-		return sp_fail(err, EBADMSG, "the image gives an impossible socket address");
-	if (sp_socket_filter_check(&message->filter, err) < 0)
+		return sp_fail_damaged(err, "an impossible socket address");
+	if (sp_socket_filter_check(&message->filter, err) < 0 ||
+	    sp_tcp_md5_check(&message->md5_keys, err) < 0)
 		return -err->code;
 	return sp_socket_options_check(message->options, message->n_options, err);
 }

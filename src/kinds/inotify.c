@@ -12,20 +12,17 @@
 #include "kinds/registry.h"
 
 #include "base/io.h"
-#include "kinds/file_table.h"
+#include "kinds/watched_inode.h"
 #include "proc/fdinfo.h"
 
 #include "inotify.pb-c.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/sysmacros.h>
 
 #ifndef INOTIFY_IOC_SETNEXTWD
 #define INOTIFY_IOC_SETNEXTWD _IOW('I', 0, int32_t) /* linux/inotify.h, 4.17 */
@@ -36,156 +33,37 @@ static bool claims(const struct sp_open_file *file)
 	return !strcmp(file->link, "anon_inode:inotify");
 }
 
-/* --- from inode to path --- */
+/* --- saving --- */
 
 /* A watch as a line of fdinfo tells it. */
-struct watch {
-	uint32_t number, mask;
-	uint64_t inode;
-	dev_t device;
-	const char *handle; /* the text that tells its file handle */
-};
-
-static int parse_watch(const char *text, struct watch *watch, struct sp_error *err)
+static int parse_watch(const char *text, Sealpoint__InotifyWatch *watch,
+                       struct sp_watched_inode *inode, struct sp_error *err)
 {
 	uint64_t number, device, mask, ignored;
 
 	if (!sp_fdinfo_field(&text, "", 16, &number) ||
-	    !sp_fdinfo_field(&text, "ino:", 16, &watch->inode) ||
+	    !sp_fdinfo_field(&text, "ino:", 16, &inode->number) ||
 	    !sp_fdinfo_field(&text, "sdev:", 16, &device) ||
 	    !sp_fdinfo_field(&text, "mask:", 16, &mask) ||
 	    !sp_fdinfo_field(&text, "ignored_mask:", 16, &ignored))
 		return sp_fail(err, ENODATA, "its fdinfo has a watch that sealpoint cannot read");
 	watch->number = (uint32_t)number;
 	watch->mask = (uint32_t)mask;
-	watch->device = makedev(device >> 20, device & 0xfffff); /* the kernel's own dev_t */
-	watch->handle = text;
+	inode->device = sp_device_of_kernel(device);
+	inode->handle = text;
 	return 0;
 }
 
-static bool path_is_watched(const char *path, const struct watch *watch)
+static int save_watch(struct sp_file_saver *saver, struct sp_watched_mount *mount, const char *line,
+                      Sealpoint__InotifyWatch *watch, struct sp_error *err)
 {
-	struct stat stat;
+	struct sp_watched_inode inode;
 
-	return !lstat(path, &stat) && stat.st_ino == watch->inode && stat.st_dev == watch->device;
-}
-
-static const char *path_from_open_files(const struct sp_file_table *table,
-                                        const struct watch *watch)
-{
-	for (size_t i = 0; i < table->files.count; i++) {
-		const struct sp_open_file *file = sp_array_at(&table->files, i);
-
-		if (file->stat.st_ino == watch->inode && file->stat.st_dev == watch->device &&
-		    path_is_watched(file->link, watch))
-			return file->link;
-	}
-	return NULL;
-}
-
-/* The handle that fdinfo prints: its size, type and bytes in hexadecimal. NULL if there is none. */
-static struct file_handle *parse_handle(const char *text)
-{
-	struct file_handle *handle;
-	uint64_t size, type;
-
-	if (!sp_fdinfo_field(&text, "fhandle-bytes:", 16, &size) ||
-	    !sp_fdinfo_field(&text, "fhandle-type:", 16, &type) || size > MAX_HANDLE_SZ)
-		return NULL;
-	text = strstr(text, "f_handle:");
-	text = text ? text + strlen("f_handle:") : "";
-	if (strspn(text, "0123456789abcdef") < 2 * size)
-		return NULL;
-	handle = sp_alloc(sizeof(*handle) + size);
-	handle->handle_bytes = (unsigned)size;
-	handle->handle_type = (int)type;
-	for (uint64_t i = 0; i < size; i++) {
-		const char digits[3] = {text[2 * i], text[2 * i + 1]};
-
-		handle->f_handle[i] = (unsigned char)strtoul(digits, NULL, 16);
-	}
-	return handle;
-}
-
-/* A directory on a file system, to open file handles by: kept, as most watches share one. */
-struct mount {
-	dev_t device;
-	int fd; /* -1: none */
-};
-
-static void close_mount(struct mount *mount)
-{
-	if (mount->fd >= 0)
-		close(mount->fd);
-	mount->fd = -1;
-}
-
-/* Opens a mount point of the process on file system `device`, if it has one that can be opened. */
-static void open_mount(struct mount *mount, pid_t pid, dev_t device)
-{
-	sp_cleanup_free char *path = sp_format("/proc/%d/mountinfo", pid);
-	sp_cleanup_file FILE *mounts = NULL;
-	unsigned major_number, minor_number;
-	char line[PATH_MAX + 256], point[PATH_MAX];
-
-	if (mount->fd >= 0 && mount->device == device)
-		return;
-	close_mount(mount);
-	mount->device = device;
-	mounts = fopen(path, "re");
-	while (mounts && mount->fd < 0 && fgets(line, sizeof(line), mounts))
-		if (sscanf(line, "%*d %*d %u:%u %*s %4095s", &major_number, &minor_number, point) ==
-		            3 &&
-		    makedev(major_number, minor_number) == device)
-			mount->fd = open(point, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-}
-
-static char *path_from_handle(struct mount *mount, pid_t pid, const struct watch *watch)
-{
-	sp_cleanup_free struct file_handle *handle = parse_handle(watch->handle);
-	sp_cleanup_close int fd = -1;
-	sp_cleanup_free char *link = NULL;
-	char *path = NULL;
-
-	if (!handle)
-		return NULL;
-	open_mount(mount, pid, watch->device);
-	fd = open_by_handle_at(mount->fd, handle, O_PATH | O_CLOEXEC);
-	link = sp_format("/proc/self/fd/%d", fd);
-	if (fd < 0 || sp_read_link(AT_FDCWD, link, &path, NULL) < 0)
-		return NULL;
-	if (!path_is_watched(path, watch)) {
-		free(path);
-		return NULL;
-	}
-	return path;
-}
-
-/* --- saving --- */
-
-static int save_watch(struct sp_file_saver *saver, const struct sp_open_file *file,
-                      struct mount *mount, const char *line, Sealpoint__InotifyWatch **saved,
-                      struct sp_error *err)
-{
-	struct watch watch;
-	const char *open_path;
-	char *path;
-
-	if (parse_watch(line, &watch, err) < 0)
+	if (parse_watch(line, watch, &inode, err) < 0)
 		return -err->code;
-	open_path = path_from_open_files(saver->table, &watch);
-	path = open_path ? sp_strdup(open_path) : path_from_handle(mount, file->pid, &watch);
-	if (!path)
-		return sp_fail(err, ENOENT,
-		               "no path leads to what watch %u watches (inode %" PRIu64
-		               " on device %u:%u): it may have been deleted; let the program "
-		               "remove that watch",
-		               watch.number, watch.inode, major(watch.device), minor(watch.device));
-	*saved = sp_alloc(sizeof(**saved));
-	sealpoint__inotify_watch__init(*saved);
-	(*saved)->number = watch.number;
-	(*saved)->mask = watch.mask;
-	(*saved)->path = path;
+	watch->path = sp_watched_inode_path(saver, mount, &inode, err);
+	if (!watch->path)
+		return sp_error_context(err, "watch %u", watch->number);
 	return 0;
 }
 
@@ -198,12 +76,8 @@ static int compare_watches(const void *a, const void *b)
 
 static void free_watches(struct sp_array *watches)
 {
-	for (size_t i = 0; i < watches->count; i++) {
-		Sealpoint__InotifyWatch *watch = sp_array_pointer(watches, i);
-
-		free(watch->path);
-		free(watch);
-	}
+	for (size_t i = 0; i < watches->count; i++)
+		protobuf_c_message_free_unpacked(sp_array_pointer(watches, i), NULL);
 	sp_array_release(watches);
 }
 
@@ -213,16 +87,17 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	static const char key[] = "inotify wd:";
 	Sealpoint__Inotify message = SEALPOINT__INOTIFY__INIT;
 	struct sp_array watches sp_cleanup(free_watches) = SP_ARRAY_OF(Sealpoint__InotifyWatch *);
-	struct mount mount sp_cleanup(close_mount) = {.fd = -1};
+	struct sp_watched_mount mount sp_cleanup(sp_watched_mount_close) = {.fd = -1};
 	int queued;
 
 	for (const char *line = sp_fdinfo_find(file->fdinfo, key); line;
 	     line = sp_fdinfo_find(line, key)) {
-		Sealpoint__InotifyWatch *watch;
+		Sealpoint__InotifyWatch *watch = sp_alloc(sizeof(*watch));
 
-		if (save_watch(saver, file, &mount, line, &watch, err) < 0)
-			return -err->code;
+		sealpoint__inotify_watch__init(watch);
 		sp_array_append(&watches, &watch);
+		if (save_watch(saver, &mount, line, watch, err) < 0)
+			return -err->code;
 	}
 	sp_array_sort(&watches, compare_watches);
 	if (ioctl(file->fd, FIONREAD, &queued) < 0)
@@ -379,9 +254,8 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 		const Sealpoint__InotifyWatch *watch = message->watches[i];
 
 		if (!watch->number || watch->number > INT32_MAX || watch->path[0] != '/')
-			return sp_fail(err, EBADMSG,
-			               "the image gives an impossible watch (number %u)",
-			               watch->number);
+			return sp_fail_damaged(err, "an impossible watch (number %u)",
+			                       watch->number);
 	}
 	return 0;
 }

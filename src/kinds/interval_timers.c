@@ -47,25 +47,29 @@ static uint64_t left(unsigned which, const struct itimerval *value)
 	return us || which != ITIMER_REAL ? us : to_us(value->it_interval);
 }
 
+static int ask(struct sp_facet_saver *saver, struct sp_error *err)
+{
+	uint64_t *read_ns = sp_alloc(sizeof(*read_ns));
+	remote_addr room = sp_batch_room(saver->remote, TIMERS * sizeof(struct itimerval));
+
+	*read_ns = sp_now_ns();
+	for (unsigned i = 0; i < TIMERS; i++)
+		sp_batch_call(saver->remote, "read the interval timers", SYS_getitimer, i,
+		              room + i * sizeof(struct itimerval), 0, 0, 0, 0);
+	*saver->asked = (struct sp_asked){.room = room, .notes = read_ns};
+	return 0;
+}
+
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
 {
 	Sealpoint__IntervalTimers message = SEALPOINT__INTERVAL_TIMERS__INIT;
 	Sealpoint__IntervalTimer items[TIMERS], *pointers[TIMERS];
 	struct itimerval values[TIMERS];
-	remote_addr room;
-	int rc;
+	int rc = sp_batch_read(saver->remote, saver->asked->room, values, sizeof(values), err);
 
-	message.read_ns = sp_now_ns();
-	sp_batch_begin(saver->remote);
-	room = sp_batch_room(saver->remote, sizeof(values));
-	for (unsigned i = 0; i < TIMERS; i++)
-		sp_batch_call(saver->remote, "read the interval timers", SYS_getitimer, i,
-		              room + i * sizeof(*values), 0, 0, 0, 0);
-	rc = sp_batch_run(saver->remote, err);
-	if (rc == 0)
-		rc = sp_batch_read(saver->remote, room, values, sizeof(values), err);
 	if (rc < 0)
 		return rc;
+	message.read_ns = *(uint64_t *)saver->asked->notes;
 	message.timers = pointers;
 	for (unsigned i = 0; i < TIMERS; i++) {
 		Sealpoint__IntervalTimer *item = &items[message.n_timers];
@@ -105,23 +109,22 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	if (!message)
 		return -EBADMSG;
 	if (message->n_timers > TIMERS)
-		return sp_fail(err, EBADMSG, "there are %zu interval timers", message->n_timers);
+		return sp_fail_damaged(err, "%zu interval timers", message->n_timers);
 	rc = sp_pending_collect(builder, &pending, err);
 	if (rc < 0)
 		return rc;
-	sp_batch_begin(builder->remote);
 	for (size_t i = 0; i < message->n_timers; i++) {
 		const Sealpoint__IntervalTimer *item = message->timers[i];
 
 		if (item->which >= TIMERS)
-			return sp_fail(err, EBADMSG, "there is no interval timer %u", item->which);
+			return sp_fail_damaged(err, "an impossible interval timer %u", item->which);
 		set_timer(builder->remote, item,
 		          sp_pending_timer_left(&pending, signals[item->which], -1,
 		                                message->read_ns, item->left_us * NS_PER_US,
 		                                item->interval_us * NS_PER_US) /
 		                  NS_PER_US);
 	}
-	return sp_batch_run(builder->remote, err);
+	return 0;
 }
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
@@ -145,6 +148,7 @@ const struct sp_facet sp_facet_interval_timers = {
         .title = "interval timers",
         .scope = SP_FACET_PROCESS,
         .phase = SP_PHASE_THREADS,
+        .ask = ask,
         .save = save,
         .rebuild = rebuild,
         .describe = describe,

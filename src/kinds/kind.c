@@ -27,7 +27,7 @@ void *sp_blob_unpack(ProtobufCBinaryData body, const ProtobufCMessageDescriptor 
 	        protobuf_c_message_unpack(descriptor, NULL, body.len, body.data);
 
 	if (!message)
-		sp_fail(err, EBADMSG, "the image's %s message is damaged", descriptor->name);
+		sp_fail_damaged(err, "no valid %s message", descriptor->name);
 	return message;
 }
 

@@ -35,22 +35,24 @@ static const struct {
         [RLIMIT_RTTIME] = {"RLIMIT_RTTIME", "set RLIMIT_RTTIME"},
 };
 
+static int ask(struct sp_facet_saver *saver, struct sp_error *err)
+{
+	remote_addr room = sp_batch_room(saver->remote, RLIM_NLIMITS * sizeof(struct rlimit64));
+
+	for (unsigned i = 0; i < RLIM_NLIMITS; i++)
+		sp_batch_call(saver->remote, "read the limits", SYS_prlimit64, 0, i, 0,
+		              room + i * sizeof(struct rlimit64), 0, 0);
+	saver->asked->room = room;
+	return 0;
+}
+
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
 {
 	Sealpoint__Limits message = SEALPOINT__LIMITS__INIT;
 	Sealpoint__Limit items[RLIM_NLIMITS], *pointers[RLIM_NLIMITS];
 	struct rlimit64 limits[RLIM_NLIMITS];
-	remote_addr room;
-	int rc;
+	int rc = sp_batch_read(saver->remote, saver->asked->room, limits, sizeof(limits), err);
 
-	sp_batch_begin(saver->remote);
-	room = sp_batch_room(saver->remote, sizeof(limits));
-	for (unsigned i = 0; i < RLIM_NLIMITS; i++)
-		sp_batch_call(saver->remote, "read the limits", SYS_prlimit64, 0, i, 0,
-		              room + i * sizeof(*limits), 0, 0);
-	rc = sp_batch_run(saver->remote, err);
-	if (rc == 0)
-		rc = sp_batch_read(saver->remote, room, limits, sizeof(limits), err);
 	if (rc < 0)
 		return rc;
 	for (unsigned i = 0; i < RLIM_NLIMITS; i++) {
@@ -73,8 +75,8 @@ static Sealpoint__Limits *unpack(ProtobufCBinaryData body, struct sp_error *err)
 
 	for (size_t i = 0; message && i < message->n_limits; i++)
 		if (message->limits[i]->resource >= RLIM_NLIMITS) {
-			sp_fail(err, EBADMSG, "there is no limit with number %u",
-			        message->limits[i]->resource);
+			sp_fail_damaged(err, "an impossible limit %u",
+			                message->limits[i]->resource);
 			return NULL;
 		}
 	return sp_steal_ptr(&message);
@@ -86,7 +88,6 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 
 	if (!message)
 		return -EBADMSG;
-	sp_batch_begin(builder->remote);
 	for (size_t i = 0; i < message->n_limits; i++) {
 		const Sealpoint__Limit *item = message->limits[i];
 		struct rlimit64 limit = {item->soft, item->hard};
@@ -95,7 +96,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 		              item->resource, sp_batch_put(builder->remote, &limit, sizeof(limit)),
 		              0, 0, 0);
 	}
-	return sp_batch_run(builder->remote, err);
+	return 0;
 }
 
 static int check(ProtobufCBinaryData body, struct sp_error *err)
@@ -138,6 +139,7 @@ const struct sp_facet sp_facet_limits = {
         .title = "resource limits",
         .scope = SP_FACET_PROCESS,
         .phase = SP_PHASE_THREADS,
+        .ask = ask,
         .save = save,
         .rebuild = rebuild,
         .describe = describe,

@@ -14,9 +14,10 @@
 
 #include "base/io.h"
 #include "base/kernel_abi.h"
+#include "image/vma_numbers.h"
 #include "kinds/file_build.h"
 #include "kinds/file_table.h"
-#include "kinds/huge_file.h"
+#include "kinds/memory_file.h"
 
 #include "memfd.pb-c.h"
 
@@ -136,6 +137,32 @@ static int make_file(struct sp_file_builder *builder, const Sealpoint__MemfdFile
 	return 0;
 }
 
+/*
+ * Seals are set through an open file that may write, and nobody can open one of a program that is executed. But seals
+ * against writing must wait for what is mapped shared: that is mapped first.
+ */
+static bool is_mapped_shared(const struct sp_checkpoint *checkpoint, uint32_t id)
+{
+	for (size_t i = 0; i < checkpoint->vmas.count; i++) {
+		const Sealpoint__Vma *vma = sp_array_pointer(&checkpoint->vmas, i);
+		const Sealpoint__OpenFile *file;
+
+		if (vma->kind != SP_VMA_FILE_SHARED)
+			continue;
+		file = sp_checkpoint_file(checkpoint, vma->file);
+		if (file && (file->id == id || file->same_inode == id))
+			return true;
+	}
+	return false;
+}
+
+static int set_seals(int fd, uint32_t seals, struct sp_error *err)
+{
+	if (seals && fcntl(fd, F_ADD_SEALS, seals) < 0)
+		return sp_fail_errno(err, errno, "cannot set its seals (0x%x)", seals);
+	return 0;
+}
+
 static int open_memfd(struct sp_file_builder *builder, const Sealpoint__OpenFile *file, int *fd,
                       struct sp_error *err)
 {
@@ -148,6 +175,9 @@ static int open_memfd(struct sp_file_builder *builder, const Sealpoint__OpenFile
 	if (!message)
 		return -EBADMSG;
 	if (message->file && make_file(builder, message->file, &made, err) < 0)
+		return -err->code;
+	if (message->file && !is_mapped_shared(builder->checkpoint, file->id) &&
+	    set_seals(made, message->file->seals, err) < 0)
 		return -err->code;
 	base = message->file ? made : builder->fds[file->same_inode];
 	if (message->file && (file->flags & (O_ACCMODE | O_PATH)) == O_RDWR)
@@ -163,7 +193,6 @@ static int open_memfd(struct sp_file_builder *builder, const Sealpoint__OpenFile
 	return 0;
 }
 
-/* Seals are set through an open file that may write, of which the checkpoint need not have any. */
 static int settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
                   struct sp_error *err)
 {
@@ -173,15 +202,11 @@ static int settle(struct sp_file_builder *builder, const Sealpoint__OpenFile *fi
 
 	if (!message)
 		return -EBADMSG;
-	if (!message->file || !message->file->seals)
+	if (!message->file || !message->file->seals ||
+	    !is_mapped_shared(builder->checkpoint, file->id))
 		return 0;
 	writable = sp_reopen(builder->fds[file->id], O_RDWR, err);
-	if (writable < 0)
-		return writable;
-	if (fcntl(writable, F_ADD_SEALS, message->file->seals) < 0)
-		return sp_fail_errno(err, errno, "cannot set its seals (0x%x)",
-		                     message->file->seals);
-	return 0;
+	return writable < 0 ? writable : set_seals(writable, message->file->seals, err);
 }
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
@@ -207,16 +232,16 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 	if (!message)
 		return -EBADMSG;
 	if (!inode != !!file->same_inode)
-		return sp_fail(err, EBADMSG, "the image does not say which memfd it is");
+		return sp_fail_damaged(err, "a memfd that is described nowhere");
 	if (message->position < 0)
-		return sp_fail(err, EBADMSG, "the image gives a negative position");
+		return sp_fail_damaged(err, "a negative position");
 	if (!inode)
 		return 0;
 	if (inode->seals & ~(uint32_t)SEALS_KNOWN)
-		return sp_fail(err, EBADMSG, "the image gives unknown seals (0x%x)", inode->seals);
+		return sp_fail_damaged(err, "unknown seals (0x%x)", inode->seals);
 	if (inode->size > INT64_MAX || inode->mode > 07777 ||
 	    !sp_huge_page_shift_valid(inode->huge_page_shift))
-		return sp_fail(err, EBADMSG, "the image gives an impossible size or mode");
+		return sp_fail_damaged(err, "an impossible size or mode");
 	return 0;
 }
 

@@ -20,21 +20,23 @@
 
 enum { AUXV_MAX = 4096 }; /* bytes; the kernel's own bound is lower and differs by version */
 
+static int ask(struct sp_facet_saver *saver, struct sp_error *err)
+{
+	saver->asked->call =
+	        sp_batch_call(saver->remote, "read the end of the heap", SYS_brk, 0, 0, 0, 0, 0, 0);
+	return 0;
+}
+
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
 {
 	Sealpoint__MemoryLayout message = SEALPOINT__MEMORY_LAYOUT__INIT;
 	sp_cleanup_free char *auxv = NULL;
-	pid_t pid = saver->process->pid;
+	pid_t pid = sp_process_living(saver->process);
 	struct sp_stat stat;
-	int64_t brk;
 	int rc = sp_proc_read(pid, "auxv", &auxv, &message.auxv.len, err);
 
 	if (rc == 0)
 		rc = sp_stat_read(pid, pid, &stat, err);
-	sp_batch_begin(saver->remote);
-	if (rc == 0)
-		rc = sp_remote_call(saver->remote, &brk, err, "read the end of the heap", SYS_brk,
-		                    0, 0, 0, 0, 0, 0);
 	if (rc < 0)
 		return rc;
 	message.start_code = stat.start_code;
@@ -42,7 +44,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	message.start_data = stat.start_data;
 	message.end_data = stat.end_data;
 	message.start_brk = stat.start_brk;
-	message.brk = (uint64_t)brk;
+	message.brk = (uint64_t)sp_batch_result(saver->remote, saver->asked->call);
 	message.start_stack = stat.start_stack;
 	message.arg_start = stat.arg_start;
 	message.arg_end = stat.arg_end;
@@ -83,18 +85,16 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	if (!message)
 		return -EBADMSG;
 	if (message->auxv.len > AUXV_MAX)
-		return sp_fail(err, EBADMSG, "its auxiliary vector has %zu bytes",
-		               message->auxv.len);
+		return sp_fail_damaged(err, "an auxiliary vector of %zu bytes", message->auxv.len);
 	map = to_map(message);
 	if (executable)
 		map.exe_fd = (uint32_t)builder->fds[executable];
-	sp_batch_begin(remote);
 	if (message->auxv.len)
 		map.auxv = (__u64 *)(uintptr_t)sp_batch_put(remote, message->auxv.data,
 		                                            message->auxv.len);
-	return sp_remote_call(remote, NULL, err, "set the memory layout and executable", SYS_prctl,
-	                      PR_SET_MM, PR_SET_MM_MAP, sp_batch_put(remote, &map, sizeof(map)),
-	                      sizeof(map), 0, 0);
+	sp_batch_call(remote, "set the memory layout and executable", SYS_prctl, PR_SET_MM,
+	              PR_SET_MM_MAP, sp_batch_put(remote, &map, sizeof(map)), sizeof(map), 0, 0);
+	return 0;
 }
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
@@ -128,7 +128,9 @@ const struct sp_facet sp_facet_memory_layout = {
         .name = "memory_layout",
         .title = "memory layout",
         .scope = SP_FACET_PROCESS,
+        .shared = SP_SHARED_WITH_MEMORY,
         .phase = SP_PHASE_MEMORY,
+        .ask = ask,
         .save = save,
         .rebuild = rebuild,
         .describe = describe,

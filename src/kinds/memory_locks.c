@@ -42,7 +42,7 @@ static int read_flags(struct sp_facet_saver *saver, Sealpoint__MemoryLocks *mess
                       struct sp_error *err)
 {
 	sp_cleanup_free char *smaps = NULL;
-	pid_t pid = saver->process->pid;
+	pid_t pid = sp_process_living(saver->process);
 	char *flags;
 	int rc = sp_proc_read(pid, "smaps", &smaps, NULL, err);
 
@@ -78,9 +78,9 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 
 	if (!message)
 		return -EBADMSG;
-	sp_batch_begin(builder->remote);
-	return sp_remote_call(builder->remote, NULL, err, "lock future mappings", SYS_mlockall,
-	                      MCL_FUTURE | (message->on_fault ? MCL_ONFAULT : 0), 0, 0, 0, 0, 0);
+	sp_batch_call(builder->remote, "lock future mappings", SYS_mlockall,
+	              MCL_FUTURE | (message->on_fault ? MCL_ONFAULT : 0), 0, 0, 0, 0, 0);
+	return 0;
 }
 
 static int check(ProtobufCBinaryData body, struct sp_error *err)
@@ -115,6 +115,7 @@ const struct sp_facet sp_facet_memory_locks = {
         .name = "memory_locks",
         .title = "memory locks",
         .scope = SP_FACET_PROCESS,
+        .shared = SP_SHARED_WITH_MEMORY,
         .phase = SP_PHASE_THREADS,
         .save = save,
         .rebuild = rebuild,

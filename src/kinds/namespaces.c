@@ -82,7 +82,7 @@ static int compare_namespaces(pid_t pid, pid_t tid, const struct view *own, stru
 	return rc;
 }
 
-static int compare_shared(pid_t pid, pid_t tid, struct sp_error *err)
+static int compare_shared(const struct sp_process *process, pid_t tid, struct sp_error *err)
 {
 	static const struct {
 		int type;
@@ -93,7 +93,8 @@ static int compare_shared(pid_t pid, pid_t tid, struct sp_error *err)
 	};
 
 	for (size_t i = 0; i < SP_COUNT_OF(shared); i++) {
-		long result = syscall(SYS_kcmp, pid, tid, shared[i].type, 0, 0);
+		long result =
+		        syscall(SYS_kcmp, sp_process_living(process), tid, shared[i].type, 0, 0);
 
 		if (result < 0)
 			return sp_fail_errno(err, errno,
@@ -104,7 +105,7 @@ static int compare_shared(pid_t pid, pid_t tid, struct sp_error *err)
 			return sp_fail(err, ENOTSUP,
 			               "thread %d of %s has %s of its own (unshare(%s)): such a "
 			               "thread cannot be saved yet; let it end before the dump",
-			               tid, sp_process_name(pid).text, shared[i].what,
+			               tid, sp_process_name(process->pid).text, shared[i].what,
 			               shared[i].flag);
 	}
 	return 0;
@@ -119,8 +120,8 @@ int sp_namespaces_check(const struct sp_process *process, struct sp_error *err)
 		pid_t tid = sp_process_thread(process, i)->tid;
 
 		rc = compare_namespaces(process->pid, tid, &own, err);
-		if (!rc && tid != process->pid)
-			rc = compare_shared(process->pid, tid, err);
+		if (!rc && i)
+			rc = compare_shared(process, tid, err);
 	}
 	return rc;
 }

@@ -1,6 +1,7 @@
 /* A process for libnftables: see nft_process.h. */
 #include "kinds/nft_process.h"
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 
@@ -44,11 +45,28 @@ static void keep_only(int *socket)
 	close_range(4, ~0U, 0);
 }
 
-static _Noreturn void serve(int socket, const char *commands, const char *last)
+/* All of them; false if the caller has gone. */
+static bool receive(int socket, void *bytes, size_t size)
+{
+	return recv(socket, bytes, size, MSG_WAITALL) == (ssize_t)size;
+}
+
+static char *receive_commands(int socket)
+{
+	size_t size;
+	sp_cleanup_free char *commands = NULL;
+
+	if (!receive(socket, &size, sizeof(size)))
+		return NULL;
+	commands = sp_alloc_zeroed(1, size + 1);
+	return !size || receive(socket, commands, size) ? sp_steal_ptr(&commands) : NULL;
+}
+
+static _Noreturn void serve(int socket)
 {
 	struct answer answer;
 	struct nft_ctx *nft;
-	char byte;
+	char *commands;
 
 	/* A Ctrl-C is for the caller, who is still going to need this process. */
 	signal(SIGINT, SIG_IGN);
@@ -59,22 +77,24 @@ static _Noreturn void serve(int socket, const char *commands, const char *last)
 	nft = nft_ctx_new(NFT_CTX_DEFAULT);
 	nft_ctx_buffer_output(nft);
 	nft_ctx_buffer_error(nft);
-	run(nft, commands, &answer);
-	while (send(socket, &answer, sizeof(answer), MSG_NOSIGNAL) > 0 &&
-	       recv(socket, &byte, 1, 0) == 1)
-		run(nft, last, &answer);
+	while ((commands = receive_commands(socket))) {
+		run(nft, commands, &answer);
+		free(commands);
+		if (send(socket, &answer, sizeof(answer), MSG_NOSIGNAL) < 0)
+			break;
+	}
 	_exit(0);
 }
 
 /* --- in the caller --- */
 
-static int get_answer(struct sp_nft_process *process, struct sp_error *err)
+int sp_nft_wait(struct sp_nft_process *process, struct sp_error *err)
 {
 	struct answer answer = {0};
 	ssize_t got;
 
 	do
-		got = recv(process->socket, &answer, sizeof(answer), 0);
+		got = recv(process->socket, &answer, sizeof(answer), MSG_WAITALL);
 	while (got < 0 && errno == EINTR);
 	if (got < 0)
 		return sp_fail_errno(err, errno, "cannot hear from nftables");
@@ -85,33 +105,55 @@ static int get_answer(struct sp_nft_process *process, struct sp_error *err)
 	return answer.code ? sp_fail(err, answer.code, "nftables: %s", answer.text) : 0;
 }
 
-int sp_nft_start(struct sp_nft_process *process, const char *commands, const char *last,
-                 struct sp_error *err)
+int sp_nft_start(struct sp_nft_process *process, struct sp_error *err)
 {
 	int ends[2];
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+	if (process->pid)
+		return 0;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
 		return sp_fail_errno(err, errno, "cannot make a pair of sockets");
 	*process = (struct sp_nft_process){.pid = fork(), .socket = ends[0]};
 	if (process->pid == 0)
-		serve(ends[1], commands, last);
+		serve(ends[1]);
 	close(ends[1]);
-	if (process->pid < 0) {
-		close(process->socket);
-		*process = (struct sp_nft_process){0};
-		return sp_fail_errno(err, errno, "cannot start a process for nftables");
-	}
-	if (!get_answer(process, err))
+	if (process->pid > 0)
 		return 0;
-	sp_nft_end(process);
-	return err ? -err->code : -EIO;
+	close(process->socket);
+	*process = (struct sp_nft_process){0};
+	return sp_fail_errno(err, errno, "cannot start a process for nftables");
 }
 
-int sp_nft_run_last(struct sp_nft_process *process, struct sp_error *err)
+static int send_all(int socket, const void *bytes, size_t size)
 {
-	if (send(process->socket, "", 1, MSG_NOSIGNAL) < 0)
-		return sp_fail_errno(err, errno, "cannot speak to nftables");
-	return get_answer(process, err);
+	const char *left = bytes;
+
+	while (size) {
+		ssize_t sent = send(socket, left, size, MSG_NOSIGNAL);
+
+		if (sent < 0 && errno != EINTR)
+			return -errno;
+		left += sent > 0 ? sent : 0;
+		size -= sent > 0 ? (size_t)sent : 0;
+	}
+	return 0;
+}
+
+int sp_nft_send(struct sp_nft_process *process, const char *commands, struct sp_error *err)
+{
+	size_t size = strlen(commands);
+	int rc = send_all(process->socket, &size, sizeof(size));
+
+	if (!rc)
+		rc = send_all(process->socket, commands, size);
+	return rc ? sp_fail_errno(err, -rc, "cannot speak to nftables") : 0;
+}
+
+int sp_nft_run(struct sp_nft_process *process, const char *commands, struct sp_error *err)
+{
+	int rc = sp_nft_send(process, commands, err);
+
+	return rc ? rc : sp_nft_wait(process, err);
 }
 
 void sp_nft_end(struct sp_nft_process *process)
@@ -124,12 +166,13 @@ void sp_nft_end(struct sp_nft_process *process)
 	*process = (struct sp_nft_process){0};
 }
 
-int sp_nft_run(const char *commands, struct sp_error *err)
+int sp_nft_run_once(const char *commands, struct sp_error *err)
 {
-	struct sp_nft_process process;
-	int rc = sp_nft_start(&process, commands, "", err);
+	struct sp_nft_process process = {0};
+	int rc = sp_nft_start(&process, err);
 
 	if (!rc)
-		sp_nft_end(&process);
+		rc = sp_nft_run(&process, commands, err);
+	sp_nft_end(&process);
 	return rc;
 }

@@ -16,14 +16,16 @@ struct sp_nft_process {
 	int socket;
 };
 
-/** Starts the process, in which `commands` (nft(8)) are run as one transaction, `last` later. */
-int sp_nft_start(struct sp_nft_process *process, const char *commands, const char *last,
-                 struct sp_error *err);
-/** Runs the last commands. */
-int sp_nft_run_last(struct sp_nft_process *process, struct sp_error *err);
+/** Starts the process, if there is none. It costs some milliseconds, so a dump does it before the freeze. */
+int sp_nft_start(struct sp_nft_process *process, struct sp_error *err);
+/** Runs commands (nft(8)) in it as one transaction. */
+int sp_nft_run(struct sp_nft_process *process, const char *commands, struct sp_error *err);
+/** The two halves of it: hands the commands over, and waits until they have been run. */
+int sp_nft_send(struct sp_nft_process *process, const char *commands, struct sp_error *err);
+int sp_nft_wait(struct sp_nft_process *process, struct sp_error *err);
 /** Ends the process, and with it the tables that it owns. Does nothing if there is none. */
 void sp_nft_end(struct sp_nft_process *process);
 /** Starts, runs and ends. */
-int sp_nft_run(const char *commands, struct sp_error *err);
+int sp_nft_run_once(const char *commands, struct sp_error *err);
 
 #endif

@@ -116,7 +116,7 @@ static int queue_one(struct sp_facet_builder *builder, ProtobufCBinaryData saved
 	int rc = 0;
 
 	if (saved.len != sizeof(info))
-		return sp_fail(err, EBADMSG, "a pending signal has %zu bytes", saved.len);
+		return sp_fail_damaged(err, "a pending signal of %zu bytes", saved.len);
 	memcpy(&info, saved.data, sizeof(info));
 	if (info.si_signo == remote->marker_signal)
 		rc = sp_remote_block_signals(remote, err);
@@ -142,14 +142,13 @@ static int queue_again(struct sp_facet_builder *builder, ProtobufCBinaryData bod
 
 	if (!message)
 		return -EBADMSG;
-	sp_batch_begin(builder->remote);
 	for (size_t i = 0; i < message->n_siginfo; i++) {
 		int rc = queue_one(builder, message->siginfo[i], shared, err);
 
 		if (rc < 0)
 			return rc;
 	}
-	return sp_batch_run(builder->remote, err);
+	return 0;
 }
 
 static int rebuild_thread(struct sp_facet_builder *builder, ProtobufCBinaryData body,

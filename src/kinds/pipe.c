@@ -17,6 +17,8 @@
 #include "kinds/file_build.h"
 #include "kinds/file_path.h"
 #include "kinds/file_table.h"
+#include "kinds/inherit.h"
+#include "kinds/removed.h"
 
 #include "pipe.pb-c.h"
 
@@ -61,6 +63,7 @@ static bool are_opposite(int flags, int other_flags)
 
 /* The open files of one pipe that are saved along. */
 struct ends {
+	const struct sp_open_file *first;
 	const struct sp_open_file *reader; /* the first that can read, or NULL */
 	const struct sp_open_file *writer;
 	bool packets; /* one of them writes packets */
@@ -72,6 +75,10 @@ static struct ends find_ends(const struct sp_file_table *table, const struct sp_
 	const struct sp_open_file *end = NULL;
 
 	while ((end = sp_file_table_same_inode(table, file, end))) {
+		if (end->flags & O_PATH)
+			continue;
+		if (!ends.first)
+			ends.first = end;
 		if (!ends.reader && reads(end->flags))
 			ends.reader = end;
 		if (!ends.writer && writes(end->flags))
@@ -98,16 +105,34 @@ static int unread_bytes(int fd)
 	return bytes;
 }
 
+/* The user says that a restore will give it another one. */
+static int save_external(const struct sp_open_file *file, Sealpoint__Pipe *message,
+                         struct sp_error *err)
+{
+	if (reads(file->flags) && unread_bytes(file->fd))
+		return sp_fail(err, SP_NOT_YET,
+		               "%d bytes of a process outside of the dump wait in it; let the "
+		               "program read them first",
+		               unread_bytes(file->fd));
+	message->external = file->link;
+	return 0;
+}
+
 static int save_inherited(struct sp_file_saver *saver, const struct sp_open_file *file,
                           Sealpoint__Pipe *message, struct sp_error *err)
 {
 	const char *direction = reads(file->flags) ? "writes to" : "reads from";
 
-	if (file->number > STDERR_FILENO || file->flags & O_DIRECT)
+	bool standard = !file->in_flight && file->number <= STDERR_FILENO;
+
+	if (saver->options->external_pipes && !(standard && saver->options->shell_job))
+		return save_external(file, message, err);
+	if (!standard || file->flags & O_DIRECT)
 		return sp_fail(err, ENOTSUP,
 		               "a process outside of the dump %s its other end; end that process "
-		               "first, or connect the two by a FIFO with a name (mkfifo)",
-		               direction);
+		               "first, connect the two by a FIFO with a name (mkfifo), or leave "
+		               "the pipe out with --external '%s'",
+		               direction, file->link);
 	if (!saver->options->shell_job)
 		return sp_fail(err, ENOTSUP,
 		               "a process outside of the dump %s its other end; start the program "
@@ -126,8 +151,12 @@ static int save_inherited(struct sp_file_saver *saver, const struct sp_open_file
 
 /* --- dump: contents --- */
 
-/* Appends everything that `fd` has to read; a read(2) does not cross the end of a packet. */
-static int read_chunks(int fd, struct sp_array *chunks, struct sp_error *err)
+/*
+ * Appends everything that `fd` has to read. A read(2) does not cross the end of a packet: one that
+ * leaves something although it had room tells `packets`, even if those who wrote them are gone.
+ */
+static int read_chunks(int fd, struct sp_array *chunks, protobuf_c_boolean *packets,
+                       struct sp_error *err)
 {
 	sp_cleanup_free uint8_t *buffer = sp_alloc(CHUNK_SIZE);
 	ssize_t size;
@@ -135,6 +164,8 @@ static int read_chunks(int fd, struct sp_array *chunks, struct sp_error *err)
 	while ((size = read(fd, buffer, CHUNK_SIZE)) > 0) {
 		ProtobufCBinaryData *chunk = sp_array_push(chunks);
 
+		if (size < CHUNK_SIZE && unread_bytes(fd))
+			*packets = true;
 		chunk->len = (size_t)size;
 		chunk->data = memcpy(sp_alloc((size_t)size), buffer, (size_t)size);
 	}
@@ -148,7 +179,7 @@ static void release_chunks(struct sp_array *chunks)
 	sp_array_release(chunks);
 }
 
-static int copy_contents(int fd, int capacity, int size, struct sp_array *chunks,
+static int copy_contents(int fd, Sealpoint__Pipe__State *state, int size, struct sp_array *chunks,
                          struct sp_error *err)
 {
 	sp_cleanup_close int reader = -1;
@@ -159,12 +190,12 @@ static int copy_contents(int fd, int capacity, int size, struct sp_array *chunks
 		return sp_fail_errno(err, errno, "cannot make a pipe to copy into");
 	reader = ends[0];
 	writer = ends[1];
-	if (fcntl(writer, F_SETPIPE_SZ, capacity) < 0)
-		return sp_fail_errno(err, errno, "cannot make a pipe of its size, %d bytes",
-		                     capacity);
+	if (fcntl(writer, F_SETPIPE_SZ, state->capacity) < 0)
+		return sp_fail_errno(err, errno, "cannot make a pipe of its size, %u bytes",
+		                     state->capacity);
 	if (tee(fd, writer, INT_MAX, SPLICE_F_NONBLOCK) != size)
 		return sp_fail(err, EIO, "cannot copy the %d bytes that wait in it", size);
-	return read_chunks(reader, chunks, err);
+	return read_chunks(reader, chunks, &state->packets, err);
 }
 
 static int save_contents(const struct sp_open_file *reader, Sealpoint__Pipe__State *state,
@@ -177,7 +208,7 @@ static int save_contents(const struct sp_open_file *reader, Sealpoint__Pipe__Sta
 		return 0;
 	if (!reads(reader->flags))
 		fd = reopened = sp_reopen(fd, O_RDONLY | O_NONBLOCK, err);
-	rc = fd < 0 ? fd : copy_contents(fd, (int)state->capacity, size, chunks, err);
+	rc = fd < 0 ? fd : copy_contents(fd, state, size, chunks, err);
 	state->contents = chunks->items;
 	state->n_contents = chunks->count;
 	return rc;
@@ -208,18 +239,19 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	Sealpoint__Pipe__State state = SEALPOINT__PIPE__STATE__INIT;
 	sp_cleanup(release_chunks) struct sp_array chunks = SP_ARRAY_OF(ProtobufCBinaryData);
 	sp_cleanup_free char *path = NULL;
+	struct sp_removed removed = {0};
 	struct ends ends = find_ends(saver->table, file);
 	bool complete = ends.reader && ends.writer;
 	int rc = 0;
 
 	if (is_named(file)) {
-		rc = sp_file_path_find(file, &path, err);
+		rc = sp_removed_find(file, &path, &removed, err);
+		message.removed = removed.is_removed ? &removed.message : NULL;
 		message.path = path ? path : message.path;
 	} else if (!complete && !is_alone(file)) {
 		rc = save_inherited(saver, file, &message, err);
 	}
-	if (!rc && !message.inherited &&
-	    sp_file_table_same_inode(saver->table, file, NULL) == file) {
+	if (!rc && !message.inherited && !*message.external && ends.first == file) {
 		message.state = &state;
 		rc = save_state(file, &ends, &state, &chunks, err);
 	}
@@ -307,25 +339,40 @@ static int fill_fifo(int fd, int writer, const Sealpoint__Pipe__State *state, st
 	return unread_bytes(writer) ? 0 : fill(fd, writer, state, err);
 }
 
+/* One that has lost its name is made by the first that has it open. */
+static int open_named(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                      const Sealpoint__Pipe *message, int flags, struct sp_error *err)
+{
+	if (!message->removed)
+		return sp_file_path_open(message->path, flags, S_IFIFO, err);
+	if (file->same_inode)
+		return sp_reopen(builder->fds[file->same_inode], flags | O_NONBLOCK, err);
+	return sp_removed_open(message->path, message->removed, S_IFIFO, flags, err);
+}
+
 /*
  * Opens a FIFO. While that is done, somebody must be at its other end: a writer could not be opened
  * without blocking, what is written to it would be lost, and a reader that has seen its last writer
  * go would not know it.
  */
-static int open_fifo(const Sealpoint__OpenFile *file, const Sealpoint__Pipe *message, int *fd,
-                     struct sp_error *err)
+static int open_fifo(struct sp_file_builder *builder, const Sealpoint__OpenFile *file,
+                     const Sealpoint__Pipe *message, int *fd, struct sp_error *err)
 {
 	const Sealpoint__Pipe__State *state = message->state;
+	int flags = sp_file_path_flags(file);
 	bool needs_other_end =
 	        !reads((int)file->flags) || (state && (state->n_contents || state->hung_up));
 	sp_cleanup_close int other_end = -1;
 
 	if (needs_other_end) {
-		other_end = sp_file_path_open(message->path, O_RDWR, S_IFIFO, err);
+		other_end = open_named(builder, file, message, O_RDWR, err);
 		if (other_end < 0)
 			return other_end;
 	}
-	*fd = sp_file_path_open(message->path, sp_file_path_flags(file), S_IFIFO, err);
+	if (message->removed && needs_other_end)
+		*fd = sp_reopen(other_end, flags | O_NONBLOCK, err);
+	else
+		*fd = open_named(builder, file, message, flags, err);
 	if (*fd < 0)
 		return *fd;
 	if (!state)
@@ -358,9 +405,11 @@ static int open_as(struct sp_file_builder *builder, const Sealpoint__OpenFile *f
 	int flags = (int)file->flags;
 
 	if (*message->path)
-		return open_fifo(file, message, fd, err);
+		return open_fifo(builder, file, message, fd, err);
 	if (message->state)
 		return make_pipe(builder, file, message->state, fd, err);
+	if (*message->external)
+		return sp_refuse_not_inherited(message->external, err);
 	if (message->inherited)
 		*fd = open_standard(message->inherited_number, flags, err);
 	else
@@ -397,12 +446,12 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 	if (!message)
 		return -EBADMSG;
 	sound = message->inherited ? message->inherited_number <= STDERR_FILENO
-	                           : state != NULL || file->same_inode;
+	                           : state != NULL || file->same_inode || *message->external;
 	if (state)
 		sound &= !state->peer || is_peer(checkpoint, file, state->peer);
 	if (*message->path)
 		sound &= message->path[0] == '/';
-	return sound ? 0 : sp_fail(err, EBADMSG, "its record is damaged");
+	return sound ? 0 : sp_fail_damaged(err, "an impossible pipe");
 }
 
 static size_t waiting_bytes(const Sealpoint__Pipe *message)
@@ -418,7 +467,9 @@ static void describe(ProtobufCBinaryData body, char *text, size_t size)
 {
 	sp_cleanup_message Sealpoint__Pipe *message = unpack(body, NULL);
 
-	if (message && message->inherited)
+	if (message && *message->external)
+		snprintf(text, size, "%s, to be given to the restore", message->external);
+	else if (message && message->inherited)
 		snprintf(text, size, "becomes the %s of the restore",
 		         standard_titles[message->inherited_number % 3]);
 	else if (message && *message->path)

@@ -90,38 +90,44 @@ static int name_thread_clock(const struct sp_process *process, Sealpoint__PosixT
 	return 0;
 }
 
-static int read_values(struct sp_remote *remote, struct sp_array *timers, struct sp_error *err)
+/* What the kernel lists, by id, and when. */
+struct listing {
+	uint64_t read_ns;
+	size_t count;
+	Sealpoint__PosixTimer timers[];
+};
+
+/* How many timers are read at once, from one of them on. */
+static size_t at_once(const struct listing *listing, size_t first)
 {
-	sp_cleanup_free struct itimerspec *values = sp_alloc_zeroed(timers->count, sizeof(*values));
+	size_t left = listing->count - first;
 
-	for (size_t done = 0, end; done < timers->count; done = end) {
-		size_t left = timers->count - done;
-		remote_addr room;
-		int rc;
+	return left < COUNTED_AT_ONCE ? left : COUNTED_AT_ONCE;
+}
 
-		end = done + (left < COUNTED_AT_ONCE ? left : COUNTED_AT_ONCE);
-		sp_batch_begin(remote);
-		room = sp_batch_room(remote, (end - done) * sizeof(*values));
-		for (size_t i = done; i < end; i++) {
-			Sealpoint__PosixTimer *timer = sp_array_at(timers, i);
+static void add_reads(struct sp_remote *remote, const struct listing *listing, size_t first,
+                      remote_addr room)
+{
+	for (size_t i = 0; i < at_once(listing, first); i++)
+		sp_batch_call(remote, "read a timer", SYS_timer_gettime,
+		              listing->timers[first + i].id, room + i * sizeof(struct itimerspec),
+		              0, 0, 0, 0);
+}
 
-			sp_batch_call(remote, "read a timer", SYS_timer_gettime, timer->id,
-			              room + (i - done) * sizeof(*values), 0, 0, 0, 0);
-		}
-		rc = sp_batch_run(remote, err);
-		if (rc == 0)
-			rc = sp_batch_read(remote, room, values + done,
-			                   (end - done) * sizeof(*values), err);
-		if (rc < 0)
-			return rc;
-	}
-	for (size_t i = 0; i < timers->count; i++) {
-		Sealpoint__PosixTimer *timer = sp_array_at(timers, i);
+static int read_values(struct sp_remote *remote, struct listing *listing, size_t first,
+                       remote_addr room, struct sp_error *err)
+{
+	size_t count = at_once(listing, first);
+	sp_cleanup_free struct itimerspec *values = sp_alloc_zeroed(count, sizeof(*values));
+	int rc = sp_batch_read(remote, room, values, count * sizeof(*values), err);
+
+	for (size_t i = 0; i < count && !rc; i++) {
+		Sealpoint__PosixTimer *timer = &listing->timers[first + i];
 
 		timer->left_ns = sp_timespec_to_ns(values[i].it_value);
 		timer->interval_ns = sp_timespec_to_ns(values[i].it_interval);
 	}
-	return 0;
+	return rc;
 }
 
 static int by_id(const void *a, const void *b)
@@ -131,26 +137,27 @@ static int by_id(const void *a, const void *b)
 	return sp_compare(first->id, second->id);
 }
 
-static void pack(struct sp_array *timers, uint64_t read_ns, struct sp_blob *body)
+static void pack(struct listing *listing, struct sp_blob *body)
 {
 	sp_cleanup_free Sealpoint__PosixTimer **pointers =
-	        sp_alloc_zeroed(timers->count, sizeof(*pointers));
+	        sp_alloc_zeroed(listing->count, sizeof(*pointers));
 	Sealpoint__PosixTimers message = SEALPOINT__POSIX_TIMERS__INIT;
 
-	for (size_t i = 0; i < timers->count; i++)
-		pointers[i] = sp_array_at(timers, i);
-	message.n_timers = timers->count;
+	for (size_t i = 0; i < listing->count; i++)
+		pointers[i] = &listing->timers[i];
+	message.n_timers = listing->count;
 	message.timers = pointers;
-	message.read_ns = read_ns;
+	message.read_ns = listing->read_ns;
 	sp_blob_pack(body, &message.base);
 }
 
-static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
+static int ask(struct sp_facet_saver *saver, struct sp_error *err)
 {
 	sp_cleanup_array struct sp_array timers = SP_ARRAY_OF(Sealpoint__PosixTimer);
 	sp_cleanup_free char *text = NULL;
 	uint64_t read_ns = sp_now_ns();
-	int rc = sp_proc_read(saver->process->pid, "timers", &text, NULL, err);
+	struct listing *listing;
+	int rc = sp_proc_read(sp_process_living(saver->process), "timers", &text, NULL, err);
 
 	if (rc == 0)
 		rc = parse_timers(text, &timers, err);
@@ -162,9 +169,34 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 			return rc;
 	}
 	sp_array_sort(&timers, by_id);
-	rc = read_values(saver->remote, &timers, err);
-	if (rc == 0)
-		pack(&timers, read_ns, body);
+	listing = sp_alloc(sizeof(*listing) + timers.count * timers.item_size);
+	listing->read_ns = read_ns;
+	listing->count = timers.count;
+	memcpy(listing->timers, timers.items, timers.count * timers.item_size);
+	saver->asked->notes = listing;
+	saver->asked->room =
+	        sp_batch_room(saver->remote, at_once(listing, 0) * sizeof(struct itimerspec));
+	add_reads(saver->remote, listing, 0, saver->asked->room);
+	return 0;
+}
+
+/* Of many, the first were asked for with all that others have asked for. */
+static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
+{
+	struct listing *listing = saver->asked->notes;
+	remote_addr room = saver->asked->room;
+	int rc = 0;
+
+	for (size_t first = 0; listing && first < listing->count && !rc; first += COUNTED_AT_ONCE) {
+		if (first) {
+			add_reads(saver->remote, listing, first, room);
+			rc = sp_batch_run(saver->remote, err);
+		}
+		if (!rc)
+			rc = read_values(saver->remote, listing, first, room, err);
+	}
+	if (listing && !rc)
+		pack(listing, body);
 	return rc;
 }
 
@@ -195,7 +227,6 @@ static remote_addr add_timer(struct sp_remote *remote, const Sealpoint__PosixTim
 static int make_with_ids(struct sp_remote *remote, const Sealpoint__PosixTimers *message,
                          struct sp_error *err)
 {
-	sp_batch_begin(remote);
 	for (size_t i = 0; i < message->n_timers; i++) {
 		int rc = sp_batch_make_room(remote, err);
 
@@ -205,7 +236,7 @@ static int make_with_ids(struct sp_remote *remote, const Sealpoint__PosixTimers 
 	}
 	sp_batch_call(remote, "leave the choice of timer ids to the kernel", SYS_prctl,
 	              PR_TIMER_CREATE_RESTORE_IDS, PR_TIMER_CREATE_RESTORE_IDS_OFF, 0, 0, 0, 0);
-	return sp_batch_run(remote, err);
+	return 0;
 }
 
 /*
@@ -218,9 +249,10 @@ static int count_up(struct sp_remote *remote, uint32_t first, uint32_t end,
 {
 	remote_addr room, id = 0;
 	uint32_t given;
-	int rc;
+	int rc = sp_batch_flush(remote, err);
 
-	sp_batch_begin(remote);
+	if (rc < 0)
+		return rc;
 	room = sp_batch_room(remote, sizeof(given));
 	for (uint32_t next = first; next < end; next++) {
 		if (*timer < last && (**timer)->id == next) {
@@ -283,7 +315,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	for (size_t i = 0; i < message->n_timers; i++)
 		if (message->timers[i]->id > INT32_MAX ||
 		    (i && message->timers[i]->id <= message->timers[i - 1]->id))
-			return sp_fail(err, EBADMSG, "its timers are not in order");
+			return sp_fail_damaged(err, "timers that are not in order");
 	if (!message->n_timers)
 		return 0;
 	rc = sp_pending_collect(builder, &pending, err);
@@ -291,7 +323,6 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 		return rc;
 	for (size_t i = 0; i < message->n_timers; i++)
 		bring_up_to_date(message, message->timers[i], &pending);
-	sp_batch_begin(builder->remote);
 	rc = sp_remote_try(builder->remote, &result, err, "choose timer ids", SYS_prctl,
 	                   PR_TIMER_CREATE_RESTORE_IDS, PR_TIMER_CREATE_RESTORE_IDS_ON, 0, 0, 0, 0);
 	if (rc < 0)
@@ -318,6 +349,7 @@ const struct sp_facet sp_facet_posix_timers = {
         .title = "POSIX timers",
         .scope = SP_FACET_PROCESS,
         .phase = SP_PHASE_THREADS,
+        .ask = ask,
         .save = save,
         .rebuild = rebuild,
         .describe = describe,

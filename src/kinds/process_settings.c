@@ -42,30 +42,43 @@ static int read_number(pid_t pid, const char *file, int base, long *value, struc
 	return rc;
 }
 
-static int read_prctls(struct sp_remote *remote, Sealpoint__ProcessSettings *message,
+/* The calls of ask(), in their order. */
+enum { HUGE_PAGES, MERGE, BARRIER, SUBREAPER };
+
+static int ask(struct sp_facet_saver *saver, struct sp_error *err)
+{
+	struct sp_remote *remote = saver->remote;
+
+	saver->asked->room = sp_batch_room(remote, sizeof(int));
+	saver->asked->call = sp_batch_try(remote, "read the huge page setting", SYS_prctl,
+	                                  PR_GET_THP_DISABLE, 0, 0, 0, 0, 0);
+	sp_batch_try(remote, "read the memory merge setting", SYS_prctl, PR_GET_MEMORY_MERGE, 0, 0,
+	             0, 0, 0);
+	sp_batch_try(remote, "read the memory barriers", SYS_membarrier,
+	             SP_MEMBARRIER_CMD_GET_REGISTRATIONS, 0, 0, 0, 0, 0);
+	sp_batch_call(remote, "read the child subreaper flag", SYS_prctl, PR_GET_CHILD_SUBREAPER,
+	              saver->asked->room, 0, 0, 0, 0);
+	return 0;
+}
+
+static int64_t answer(const struct sp_facet_saver *saver, size_t call)
+{
+	return sp_batch_result(saver->remote, saver->asked->call + call);
+}
+
+static int read_prctls(const struct sp_facet_saver *saver, Sealpoint__ProcessSettings *message,
                        struct sp_error *err)
 {
-	size_t thp, merge;
-	int subreaper, rc;
-	remote_addr room;
+	int subreaper;
+	int rc = sp_batch_read(saver->remote, saver->asked->room, &subreaper, sizeof(subreaper),
+	                       err);
 
-	sp_batch_begin(remote);
-	room = sp_batch_room(remote, sizeof(subreaper));
-	sp_batch_call(remote, "read the child subreaper flag", SYS_prctl, PR_GET_CHILD_SUBREAPER,
-	              room, 0, 0, 0, 0);
-	thp = sp_batch_try(remote, "read the huge page setting", SYS_prctl, PR_GET_THP_DISABLE, 0,
-	                   0, 0, 0, 0);
-	merge = sp_batch_try(remote, "read the memory merge setting", SYS_prctl,
-	                     PR_GET_MEMORY_MERGE, 0, 0, 0, 0, 0);
-	rc = sp_batch_run(remote, err);
-	if (rc == 0)
-		rc = sp_batch_read(remote, room, &subreaper, sizeof(subreaper), err);
 	if (rc < 0)
 		return rc;
 	message->child_subreaper = subreaper;
-	if (sp_batch_result(remote, thp) > 0)
-		message->thp_disable = (uint32_t)sp_batch_result(remote, thp);
-	message->memory_merge = sp_batch_result(remote, merge) > 0;
+	if (answer(saver, HUGE_PAGES) > 0)
+		message->thp_disable = (uint32_t)answer(saver, HUGE_PAGES);
+	message->memory_merge = answer(saver, MERGE) > 0;
 	return 0;
 }
 
@@ -78,7 +91,6 @@ static int try_barriers(struct sp_remote *remote, uint32_t *registered, struct s
 	size_t calls[BARRIERS];
 	int rc;
 
-	sp_batch_begin(remote);
 	for (int i = 0; i < BARRIERS; i++)
 		calls[i] = sp_batch_try(remote, "try the memory barriers", SYS_membarrier,
 		                        (uint64_t)barriers[i].command, 0, 0, 0, 0, 0);
@@ -91,19 +103,13 @@ static int try_barriers(struct sp_remote *remote, uint32_t *registered, struct s
 	return 0;
 }
 
-static int read_barriers(struct sp_remote *remote, uint32_t *registered, struct sp_error *err)
+static int read_barriers(const struct sp_facet_saver *saver, uint32_t *registered,
+                         struct sp_error *err)
 {
-	int64_t result;
-	int rc;
+	int64_t result = answer(saver, BARRIER);
 
-	sp_batch_begin(remote);
-	rc = sp_remote_try(remote, &result, err, "read the memory barriers", SYS_membarrier,
-	                   SP_MEMBARRIER_CMD_GET_REGISTRATIONS, 0, 0, 0, 0, 0);
-
-	if (rc < 0)
-		return rc;
 	if (result == -EINVAL)
-		return try_barriers(remote, registered, err);
+		return try_barriers(saver->remote, registered, err);
 	if (result > 0)
 		*registered = (uint32_t)result;
 	return 0;
@@ -113,16 +119,16 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 {
 	Sealpoint__ProcessSettings message = SEALPOINT__PROCESS_SETTINGS__INIT;
 	long oom_score_adj = 0, coredump_filter = 0;
-	pid_t pid = saver->process->pid;
+	pid_t pid = sp_process_living(saver->process);
 	int rc;
 
 	rc = read_number(pid, "oom_score_adj", 10, &oom_score_adj, err);
 	if (rc == 0)
 		rc = read_number(pid, "coredump_filter", 16, &coredump_filter, err);
 	if (rc == 0)
-		rc = read_prctls(saver->remote, &message, err);
+		rc = read_prctls(saver, &message, err);
 	if (rc == 0)
-		rc = read_barriers(saver->remote, &message.membarrier, err);
+		rc = read_barriers(saver, &message.membarrier, err);
 	if (rc < 0)
 		return rc;
 	message.oom_score_adj = (int32_t)oom_score_adj;
@@ -142,13 +148,11 @@ static int write_number(pid_t pid, const char *file, const char *format, long va
 	return sp_proc_write(pid, file, text, err);
 }
 
-static int set_prctls(struct sp_remote *remote, const Sealpoint__ProcessSettings *message,
-                      struct sp_error *err)
+static void set_prctls(struct sp_remote *remote, const Sealpoint__ProcessSettings *message)
 {
 	/* Bit 0 says that they are off; the others, since Linux 6.18, say which. */
 	uint32_t thp_off = message->thp_disable & 1, thp_flags = message->thp_disable & ~1u;
 
-	sp_batch_begin(remote);
 	sp_batch_call(remote, "set the child subreaper flag", SYS_prctl, PR_SET_CHILD_SUBREAPER,
 	              message->child_subreaper, 0, 0, 0, 0);
 	sp_batch_call(remote, "set the huge page setting", SYS_prctl, PR_SET_THP_DISABLE, thp_off,
@@ -160,14 +164,13 @@ static int set_prctls(struct sp_remote *remote, const Sealpoint__ProcessSettings
 		if (message->membarrier & (uint32_t)barriers[i].registration)
 			sp_batch_call(remote, "set the memory barriers", SYS_membarrier,
 			              (uint64_t)barriers[i].registration, 0, 0, 0, 0, 0);
-	return sp_batch_run(remote, err);
 }
 
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__ProcessSettings *message =
 	        sp_blob_unpack(body, &sealpoint__process_settings__descriptor, err);
-	pid_t pid = (pid_t)builder->process->pid;
+	pid_t pid = sp_process_living(builder->remote->process);
 	int rc;
 
 	if (!message)
@@ -175,7 +178,9 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	rc = write_number(pid, "oom_score_adj", "%ld", message->oom_score_adj, err);
 	if (rc == 0)
 		rc = write_number(pid, "coredump_filter", "0x%lx", message->coredump_filter, err);
-	return rc < 0 ? rc : set_prctls(builder->remote, message, err);
+	if (rc == 0)
+		set_prctls(builder->remote, message);
+	return rc;
 }
 
 /* --- before and after --- */
@@ -217,6 +222,7 @@ const struct sp_facet sp_facet_process_settings = {
         .title = "process settings",
         .scope = SP_FACET_PROCESS,
         .phase = SP_PHASE_THREADS,
+        .ask = ask,
         .save = save,
         .rebuild = rebuild,
         .describe = describe,

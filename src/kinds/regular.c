@@ -25,12 +25,21 @@
 
 /* Regular files that never had a name, on mounts of the kernel's own: not of this kind. */
 static const char *const internal_names[] = {
-        "/memfd:", "/dev/zero (deleted)", "/SYSV", "/anon_hugepage", "/[aio]", "/secretmem",
+        "/memfd:", "/dev/zero (deleted)", "/SYSV", "/anon_hugepage", "/[aio]",
 };
+
+/* Secret memory counts a link that it does not have. */
+static bool is_secret(const struct sp_open_file *file)
+{
+	struct statfs fs;
+
+	return !strncmp(file->link, "/secretmem", strlen("/secretmem")) &&
+	       !fstatfs(file->fd, &fs) && fs.f_type == SECRETMEM_MAGIC;
+}
 
 static bool is_internal(const struct sp_open_file *file)
 {
-	if (file->link[0] != '/')
+	if (file->link[0] != '/' || is_secret(file))
 		return true;
 	for (size_t i = 0; i < SP_COUNT_OF(internal_names); i++)
 		if (file->stat.st_nlink == 0 &&
@@ -115,7 +124,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	message.mtime_s = file->stat.st_mtim.tv_sec;
 	message.mtime_ns = (uint32_t)file->stat.st_mtim.tv_nsec;
 	message.generated = is_generated(file);
-	if (file->number < 0)
+	if (sp_file_is_mapping_only(file))
 		build_id = sp_build_id_read(file->fd);
 	message.build_id = (ProtobufCBinaryData){build_id.size, build_id.bytes};
 	sp_blob_pack(body, &message.base);
@@ -235,20 +244,6 @@ static int open_named(struct sp_file_builder *builder, const Sealpoint__OpenFile
 
 /* --- restore: files without a name --- */
 
-/* The directory that the file was in, or if that is gone too, the nearest one above. */
-static int open_directory_of(const char *file_path, struct sp_error *err)
-{
-	sp_cleanup_free char *path = sp_strdup(file_path);
-	int fd = -1;
-
-	while (fd < 0 && *path) {
-		*strrchr(path, '/') = '\0';
-		fd = open(*path ? path : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	}
-	return fd < 0 ? sp_fail_errno(err, errno, "cannot open a directory above %s", file_path)
-	              : fd;
-}
-
 /* For file systems without O_TMPFILE: the name exists between two system calls. */
 static int make_and_unlink(int directory, int flags)
 {
@@ -262,7 +257,7 @@ static int make_and_unlink(int directory, int flags)
 
 static int make_nameless(const char *path, int flags, struct sp_error *err)
 {
-	sp_cleanup_close int directory = open_directory_of(path, err);
+	sp_cleanup_close int directory = sp_file_path_open_above(path, err);
 	int fd;
 
 	if (directory < 0)
@@ -356,7 +351,7 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 	rc = sp_file_path_check(message->path, err);
 	if (!rc && message->unlinked && message->size && !message->unlinked->object &&
 	    !file->same_inode)
-		rc = sp_fail(err, EBADMSG, "the contents of the unlinked file are missing");
+		rc = sp_fail_damaged(err, "an unlinked file without contents");
 	return rc;
 }
 

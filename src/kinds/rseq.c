@@ -49,10 +49,9 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 
 	if (!message)
 		return -EBADMSG;
-	sp_batch_begin(builder->remote);
-	return sp_remote_call(builder->remote, NULL, err, "register the restartable sequences",
-	                      SYS_rseq, message->address, message->size, 0, message->signature, 0,
-	                      0);
+	sp_batch_call(builder->remote, "register the restartable sequences", SYS_rseq,
+	              message->address, message->size, 0, message->signature, 0, 0);
+	return 0;
 }
 
 const struct sp_facet sp_facet_rseq = {

@@ -47,6 +47,12 @@ static bool is_usual_slice(const struct sched_attr *attr)
 	       own.sched_policy == POLICY_OTHER && own.sched_runtime == attr->sched_runtime;
 }
 
+/* The one that a task will have again as an ordinary one is known and kept under all policies. */
+static int get_nice(pid_t tid)
+{
+	return 20 - (int)syscall(SYS_getpriority, PRIO_PROCESS, tid);
+}
+
 static int save_attributes(pid_t tid, Sealpoint__Scheduling *message, struct sp_error *err)
 {
 	struct sched_attr attr;
@@ -56,7 +62,7 @@ static int save_attributes(pid_t tid, Sealpoint__Scheduling *message, struct sp_
 		return rc;
 	message->policy = attr.sched_policy;
 	message->flags = attr.sched_flags;
-	message->nice = attr.sched_nice;
+	message->nice = get_nice(tid);
 	message->priority = attr.sched_priority;
 	message->runtime = is_usual_slice(&attr) ? 0 : attr.sched_runtime;
 	message->deadline = attr.sched_deadline;
@@ -183,7 +189,9 @@ static int set_attributes(pid_t tid, const Sealpoint__Scheduling *message, struc
 		attr.sched_util_min = message->utilization_min;
 		attr.sched_util_max = message->utilization_max;
 	}
-	if (syscall(SYS_sched_setattr, tid, &attr, 0) < 0)
+	/* Policies other than the ordinary ones do not set it. */
+	if (setpriority(PRIO_PROCESS, (id_t)tid, message->nice) < 0 ||
+	    syscall(SYS_sched_setattr, tid, &attr, 0) < 0)
 		return sp_fail_errno(err, errno,
 		                     "cannot set scheduling policy %u, priority %u, nice %d",
 		                     message->policy, message->priority, message->nice);

@@ -134,7 +134,7 @@ static Sealpoint__Seccomp *unpack(ProtobufCBinaryData body, struct sp_error *err
 
 		if (!size || size % sizeof(struct sock_filter) ||
 		    size / sizeof(struct sock_filter) > BPF_MAXINSNS) {
-			sp_fail(err, EBADMSG, "seccomp filter %zu has %zu bytes", i, size);
+			sp_fail_damaged(err, "seccomp filter %zu of %zu bytes", i, size);
 			return NULL;
 		}
 	}
@@ -188,9 +188,10 @@ static int install(struct sp_remote *remote, const Sealpoint__SeccompFilter *fil
 		remote_addr filter;
 	} program = {.length = (uint16_t)(filter->program.len / sizeof(struct sock_filter))};
 	int64_t result;
-	int rc;
+	int rc = sp_batch_flush(remote, err);
 
-	sp_batch_begin(remote);
+	if (rc)
+		return rc;
 	program.filter = sp_batch_put(remote, filter->program.data, filter->program.len);
 	rc = sp_remote_call(remote, &result, err, "install a seccomp filter", SYS_seccomp,
 	                    SECCOMP_SET_MODE_FILTER,
@@ -256,11 +257,9 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 
 	if (!message)
 		return -EBADMSG;
-	if (message->strict) {
-		sp_batch_begin(builder->remote);
+	if (message->strict)
 		return sp_remote_call(builder->remote, NULL, err, "set the strict seccomp mode",
 		                      SYS_seccomp, SECCOMP_SET_MODE_STRICT, 0, 0, 0, 0, 0);
-	}
 	rc = count_installed((pid_t)builder->process->pid, (pid_t)builder->thread->tid, &installed,
 	                     err);
 	for (size_t i = installed; rc == 0 && i < message->n_filters; i++)

@@ -6,15 +6,14 @@
  * the stub inherits and maps.
  *
  * Pages that were never touched are holes of that file and stay so. Huge pages (MAP_HUGETLB) work
- * alike. System V segments look similar but have an identity of their own (shmget(2)); they are
- * refused.
+ * alike. System V segments look similar but have an identity of their own: system_v_memory.c.
  */
 #include "kinds/registry.h"
 
 #include "base/io.h"
 #include "kinds/file_build.h"
 #include "kinds/file_table.h"
-#include "kinds/huge_file.h"
+#include "kinds/memory_file.h"
 
 #include "shared_memory.pb-c.h"
 
@@ -24,17 +23,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define SYSTEM_V_PREFIX "/SYSV"
-
-static bool is_system_v(const struct sp_open_file *file)
-{
-	return !strncmp(file->link, SYSTEM_V_PREFIX, strlen(SYSTEM_V_PREFIX));
-}
-
 static bool claims(const struct sp_open_file *file)
 {
 	return S_ISREG(file->stat.st_mode) && !file->stat.st_nlink &&
-	       (is_system_v(file) || !strcmp(file->link, "/dev/zero (deleted)") ||
+	       (!strcmp(file->link, "/dev/zero (deleted)") ||
 	        !strcmp(file->link, "/anon_hugepage (deleted)"));
 }
 
@@ -43,12 +35,6 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 {
 	Sealpoint__SharedMemory message = SEALPOINT__SHARED_MEMORY__INIT;
 
-	if (is_system_v(file))
-		return sp_fail(err, ENOTSUP,
-		               "it is a System V shared memory segment (shmget(2), id %lu), which "
-		               "sealpoint cannot save yet; have the program detach it (shmdt(2)) "
-		               "or use POSIX shared memory instead",
-		               (unsigned long)file->stat.st_ino);
 	message.size = (uint64_t)file->stat.st_size;
 	message.huge_page_shift = sp_huge_page_shift(file->fd);
 	if (sp_file_save_contents(saver, file, &message.object, err) < 0)
@@ -67,23 +53,6 @@ static void *map_anonymous(uint64_t size, int flags)
 	return memory;
 }
 
-/* A descriptor for the file behind shared memory that we have mapped. */
-static int open_mapped(const void *memory, uint64_t size, struct sp_error *err)
-{
-	char path[80];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/self/map_files/%lx-%lx", (unsigned long)memory,
-	         (unsigned long)memory + size);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return sp_fail_errno(
-		        err, errno,
-		        "cannot open shared memory in /proc/self/map_files (this takes "
-		        "CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN)");
-	return fd;
-}
-
 static int make_memory(const Sealpoint__SharedMemory *message, struct sp_error *err)
 {
 	int flags = MAP_SHARED | MAP_ANONYMOUS;
@@ -96,7 +65,7 @@ static int make_memory(const Sealpoint__SharedMemory *message, struct sp_error *
 	if (memory == MAP_FAILED)
 		return sp_fail_errno(err, errno, "cannot map %" PRIu64 " bytes of shared memory",
 		                     message->size);
-	fd = open_mapped(memory, message->size, err);
+	fd = sp_open_mapped(memory, message->size, err);
 	munmap(memory, message->size);
 	return fd;
 }
@@ -141,7 +110,7 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 		return -EBADMSG;
 	if (!message->size || message->size > INT64_MAX || message->size % SP_PAGE_SIZE ||
 	    !sp_huge_page_shift_valid(message->huge_page_shift))
-		return sp_fail(err, EBADMSG, "the image gives an impossible size of shared memory");
+		return sp_fail_damaged(err, "an impossible size of shared memory");
 	return 0;
 }
 

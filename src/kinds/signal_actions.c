@@ -29,22 +29,17 @@ static bool is_default(const struct kernel_sigaction *action)
 	return !action->handler && !action->flags && !action->mask;
 }
 
-static int read_actions(struct sp_remote *remote, struct kernel_sigaction actions[SIGNALS + 1],
-                        struct sp_error *err)
+static int ask(struct sp_facet_saver *saver, struct sp_error *err)
 {
-	remote_addr room;
-	int rc;
+	const size_t size = sizeof(struct kernel_sigaction);
+	remote_addr room = sp_batch_room(saver->remote, (SIGNALS + 1) * size);
 
-	sp_batch_begin(remote);
-	room = sp_batch_room(remote, (SIGNALS + 1) * sizeof(*actions));
 	for (unsigned i = 1; i <= SIGNALS; i++)
 		if (can_be_set(i))
-			sp_batch_call(remote, "read the signal actions", SYS_rt_sigaction, i, 0,
-			              room + i * sizeof(*actions), sizeof(uint64_t), 0, 0);
-	rc = sp_batch_run(remote, err);
-	if (rc < 0)
-		return rc;
-	return sp_batch_read(remote, room, actions, (SIGNALS + 1) * sizeof(*actions), err);
+			sp_batch_call(saver->remote, "read the signal actions", SYS_rt_sigaction, i,
+			              0, room + i * size, sizeof(uint64_t), 0, 0);
+	saver->asked->room = room;
+	return 0;
 }
 
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
@@ -52,7 +47,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	Sealpoint__SignalActions message = SEALPOINT__SIGNAL_ACTIONS__INIT;
 	Sealpoint__SignalAction items[SIGNALS], *pointers[SIGNALS];
 	struct kernel_sigaction actions[SIGNALS + 1];
-	int rc = read_actions(saver->remote, actions, err);
+	int rc = sp_batch_read(saver->remote, saver->asked->room, actions, sizeof(actions), err);
 
 	if (rc < 0)
 		return rc;
@@ -87,18 +82,17 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 		const Sealpoint__SignalAction *item = message->actions[i];
 
 		if (!can_be_set(item->signal))
-			return sp_fail(err, EBADMSG, "signal %u cannot have an action",
-			               item->signal);
+			return sp_fail_damaged(err, "an action of signal %u, which cannot have one",
+			                       item->signal);
 		actions[item->signal] = (struct kernel_sigaction){item->handler, item->flags,
 		                                                  item->restorer, item->mask};
 	}
-	sp_batch_begin(builder->remote);
 	room = sp_batch_put(builder->remote, actions, sizeof(actions));
 	for (unsigned i = 1; i <= SIGNALS; i++)
 		if (can_be_set(i))
 			sp_batch_call(builder->remote, "set a signal action", SYS_rt_sigaction, i,
 			              room + i * sizeof(*actions), 0, sizeof(uint64_t), 0, 0);
-	return sp_batch_run(builder->remote, err);
+	return 0;
 }
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
@@ -118,7 +112,9 @@ const struct sp_facet sp_facet_signal_actions = {
         .name = "signal_actions",
         .title = "signal actions",
         .scope = SP_FACET_PROCESS,
-        .phase = SP_PHASE_THREADS,
+        .shared = SP_SHARED_WITH_ACTIONS,
+        .phase = SP_PHASE_DESCRIPTORS,
+        .ask = ask,
         .save = save,
         .rebuild = rebuild,
         .describe = describe,

@@ -54,7 +54,7 @@ int sp_socket_filter_check(const ProtobufCBinaryData *filter, struct sp_error *e
 {
 	if (filter->len % sizeof(struct sock_filter) ||
 	    filter->len > BPF_MAXINSNS * sizeof(struct sock_filter))
-		return sp_fail(err, EBADMSG, "the image gives an impossible socket filter");
+		return sp_fail_damaged(err, "an impossible socket filter");
 	return 0;
 }
 

@@ -1,11 +1,10 @@
 /* Looking up TCP connections, and taking them away: see tcp_diag.h. */
 #include "kinds/tcp_diag.h"
 
+#include "kinds/sock_diag.h"
 #include "kinds/unix_diag.h"
 
 #include <linux/inet_diag.h>
-#include <linux/netlink.h>
-#include <linux/sock_diag.h>
 #include <netinet/tcp.h>
 #include <string.h>
 
@@ -41,105 +40,71 @@ static struct request make_request(const union sp_inet_address *local,
 	return request;
 }
 
-union reply {
-	struct nlmsghdr header;
-	uint8_t bytes[16384];
-};
-
-static int open_diag(struct sp_error *err)
+static int keep_answer(void *context, const struct nlmsghdr *header)
 {
-	int netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	struct inet_diag_msg *answer = context;
 
-	return netlink < 0 ? sp_fail_errno(err, errno, "cannot open a sock_diag socket") : netlink;
-}
-
-static int send_request(int netlink, struct request *request, unsigned type, unsigned flags)
-{
-	request->header.nlmsg_type = (uint16_t)type;
-	request->header.nlmsg_flags = (uint16_t)(NLM_F_REQUEST | flags);
-	return send(netlink, request, sizeof(*request), 0) < 0 ? -errno : 0;
-}
-
-/* 1 and a connection, 0 if it is no more than a word that something was done, or -errno. */
-static int read_message(const struct nlmsghdr *header, struct inet_diag_msg *answer)
-{
-	if (header->nlmsg_type == NLMSG_ERROR)
-		return ((const struct nlmsgerr *)NLMSG_DATA(header))->error;
-	if (header->nlmsg_type == NLMSG_DONE)
-		return -ENOENT;
 	if (header->nlmsg_len < NLMSG_LENGTH(sizeof(*answer)))
 		return -EIO;
 	memcpy(answer, NLMSG_DATA(header), sizeof(*answer));
-	return 1;
+	return 0;
 }
 
-static int ask(int netlink, struct request *request, unsigned type, unsigned flags,
-               struct inet_diag_msg *answer)
+/* Of no more than a word that something was done, the answer is all zero. */
+static int ask(struct request *request, unsigned type, unsigned flags, struct inet_diag_msg *answer)
 {
-	union reply reply;
-	int rc = send_request(netlink, request, type, flags);
-	ssize_t size = rc ? rc : recv(netlink, &reply, sizeof(reply), 0);
-
-	if (rc || size < 0)
-		return rc ? rc : -errno;
-	return NLMSG_OK(&reply.header, (size_t)size) ? read_message(&reply.header, answer) : -EIO;
+	*answer = (struct inet_diag_msg){0};
+	request->header.nlmsg_type = (uint16_t)type;
+	request->header.nlmsg_flags = (uint16_t)flags;
+	return sp_sock_diag(&request->header, keep_answer, answer);
 }
 
 /* --- who is at the other end --- */
 
-/* Looks through what one answer brings; -EAGAIN: there is more to come. */
-static int search(const union reply *reply, size_t left, uint32_t inode,
-                  struct inet_diag_msg *found)
-{
-	for (const struct nlmsghdr *header = &reply->header; NLMSG_OK(header, left);
-	     header = NLMSG_NEXT(header, left)) {
-		int rc = read_message(header, found);
+struct wanted {
+	uint32_t inode;
+	struct inet_diag_msg found;
+};
 
-		if (rc < 0)
-			return rc;
-		if (rc && found->idiag_inode == inode)
-			return 0;
-	}
-	return -EAGAIN;
+static int look_for_inode(void *context, const struct nlmsghdr *header)
+{
+	struct wanted *wanted = context;
+	int rc = keep_answer(&wanted->found, header);
+
+	return !rc && wanted->found.idiag_inode == wanted->inode ? -EEXIST : rc;
 }
 
-static int find_opening(int netlink, int family, uint32_t inode, struct inet_diag_msg *found)
+static int find_opening(int family, uint32_t inode, struct inet_diag_msg *found)
 {
 	struct request request = {
-	        .header.nlmsg_len = sizeof(request),
+	        .header = {.nlmsg_len = sizeof(request),
+	                   .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+	                   .nlmsg_flags = NLM_F_DUMP},
 	        .body = {.sdiag_family = (uint8_t)family,
 	                 .sdiag_protocol = IPPROTO_TCP,
 	                 .idiag_states = 1U << TCP_SYN_SENT},
 	};
-	union reply reply;
-	int rc = send_request(netlink, &request, SOCK_DIAG_BY_FAMILY, NLM_F_DUMP);
+	struct wanted wanted = {.inode = inode};
+	int rc = sp_sock_diag(&request.header, look_for_inode, &wanted);
 
-	if (rc)
-		return rc;
-	do {
-		ssize_t size = recv(netlink, &reply, sizeof(reply), 0);
-
-		rc = size < 0 ? -errno : search(&reply, (size_t)size, inode, found);
-	} while (rc == -EAGAIN);
-	return rc;
+	*found = wanted.found;
+	if (rc == -EEXIST)
+		return 0;
+	return rc ? rc : -ENOENT;
 }
 
 int sp_tcp_get_peer(int fd, union sp_inet_address *peer, struct sp_error *err)
 {
 	socklen_t size = sizeof(*peer);
-	sp_cleanup_close int netlink = -1;
-	struct inet_diag_msg found;
+	struct inet_diag_msg found = {0};
 	struct stat stat;
 	int rc;
 
 	if (!getpeername(fd, &peer->any, &size))
 		return 0;
-	netlink = open_diag(err);
-	if (netlink < 0)
-		return netlink;
-	rc = fstat(fd, &stat) < 0 ? -errno
-	                          : find_opening(netlink, sp_socket_number(fd, SO_DOMAIN),
-	                                         (uint32_t)stat.st_ino, &found);
+	rc = fstat(fd, &stat) < 0
+	             ? -errno
+	             : find_opening(sp_socket_number(fd, SO_DOMAIN), (uint32_t)stat.st_ino, &found);
 	if (rc)
 		return sp_fail_errno(err, -rc, "cannot find the address of the other end");
 	*peer = (union sp_inet_address){.any.sa_family = found.idiag_family};
@@ -167,26 +132,22 @@ static int refuse_owned(uint32_t inode, struct sp_error *err)
 int sp_tcp_make_way(const union sp_inet_address *local, const union sp_inet_address *peer,
                     struct sp_error *err)
 {
-	sp_cleanup_close int netlink = open_diag(err);
 	struct request request = make_request(local, peer);
 	struct inet_diag_msg answer;
-	int rc;
+	int rc = ask(&request, SOCK_DIAG_BY_FAMILY, 0, &answer);
 
-	if (netlink < 0)
-		return netlink;
-	rc = ask(netlink, &request, SOCK_DIAG_BY_FAMILY, 0, &answer);
 	if (rc == -ENOENT)
 		return 0;
 	if (rc < 0)
 		return sp_fail_errno(err, -rc, "cannot ask sock_diag for a connection");
 	/* The listener of the port answers for connections that there are not. */
-	if (!rc || answer.idiag_state == TCP_LISTEN)
+	if (!answer.idiag_state || answer.idiag_state == TCP_LISTEN)
 		return 0;
 	if (answer.idiag_inode)
 		return refuse_owned(answer.idiag_inode, err);
 	memcpy(request.body.id.idiag_cookie, answer.id.idiag_cookie,
 	       sizeof(answer.id.idiag_cookie));
-	rc = ask(netlink, &request, SOCK_DESTROY, NLM_F_ACK, &answer);
+	rc = ask(&request, SOCK_DESTROY, NLM_F_ACK, &answer);
 	if (rc < 0 && rc != -ENOENT)
 		return sp_fail_errno(err, -rc,
 		                     "cannot take away what is left of an earlier connection "

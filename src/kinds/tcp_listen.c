@@ -9,6 +9,7 @@
 #include "kinds/registry.h"
 
 #include "kinds/inet_socket.h"
+#include "kinds/tcp_md5.h"
 
 #include "tcp_listen.pb-c.h"
 
@@ -35,7 +36,7 @@ static int check_waiting(struct sp_file_saver *saver, const struct sp_open_file 
 	if (!waiting)
 		return 0;
 	sp_inet_address_text(&socket->local, text);
-	if (!saver->options->tcp_close)
+	if (!saver->options->tcp_close && !saver->options->skip_in_flight)
 		return sp_fail(err, saver->options->tcp_established ? SP_NOT_YET : ENOTSUP,
 		               "%u connections to %s wait for the program to accept them; let it "
 		               "do so, or give --tcp-close to drop them",
@@ -54,7 +55,8 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	sp_cleanup_inet_socket struct sp_inet_socket socket = {0};
 	struct tcp_info info;
 
-	if (sp_inet_socket_save(file->fd, &socket, err) < 0)
+	if (sp_inet_socket_save(file->fd, &socket, err) < 0 ||
+	    sp_tcp_md5_save(file->fd, &socket.message.md5_keys, err) < 0)
 		return -err->code;
 	if (get_tcp_info(file->fd, &info) < 0)
 		return sp_fail_errno(err, errno, "cannot ask for TCP_INFO");

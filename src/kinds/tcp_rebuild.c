@@ -97,16 +97,28 @@ static int set_window(int fd, const Sealpoint__TcpConnection *connection, struct
 	return sp_fail_errno(err, errno, "TCP repair: cannot set the window");
 }
 
+/* Sets an option that consists of bytes once more, as the socket has it: to none, if it has none. */
+static void renew_option(int fd, const Sealpoint__InetSocket *socket, int level, int name)
+{
+	const ProtobufCBinaryData *value = NULL;
+
+	for (size_t i = 0; i < socket->n_options && !value; i++)
+		if (socket->options[i]->level == (uint32_t)level &&
+		    socket->options[i]->name == (uint32_t)name)
+			value = &socket->options[i]->value;
+	setsockopt(fd, level, name, value ? value->data : NULL, value ? (socklen_t)value->len : 0);
+}
+
 /*
  * Repair sets limits of the segment size, and does not look at them: without this the connection would
  * keep the smallest size there is. It is computed anew when the options of the IP header change, and
- * when they are set to none as well.
+ * when they stay as they are as well.
  */
 static void compute_segment_size(int fd, const Sealpoint__InetSocket *socket)
 {
 	if (socket->family == AF_INET6)
-		setsockopt(fd, IPPROTO_IPV6, IPV6_HOPOPTS, NULL, 0);
-	setsockopt(fd, IPPROTO_IP, IP_OPTIONS, NULL, 0);
+		renew_option(fd, socket, IPPROTO_IPV6, IPV6_HOPOPTS);
+	renew_option(fd, socket, IPPROTO_IP, IP_OPTIONS);
 }
 
 /* --- queues --- */
@@ -313,6 +325,6 @@ int sp_tcp_connection_check(const Sealpoint__InetSocket *socket,
 	    connection->receive_scale > SCALE_MAX || connection->send_buffer > INT_MAX ||
 	    connection->receive_buffer > INT_MAX || !connection->mss ||
 	    connection->mss > UINT16_MAX || !sp_tcp_state_is_known(connection->state))
-		return sp_fail(err, EBADMSG, "the image gives an impossible TCP connection");
+		return sp_fail_damaged(err, "an impossible TCP connection");
 	return 0;
 }

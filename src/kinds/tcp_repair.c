@@ -40,14 +40,15 @@ bool sp_tcp_has_heard_end(unsigned state)
 	return state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK || state == TCP_CLOSING;
 }
 
-bool sp_tcp_has_said_end(unsigned state)
-{
-	return state == TCP_FIN_WAIT2 || sp_tcp_end_is_on_its_way(state);
-}
-
-bool sp_tcp_end_is_on_its_way(unsigned state)
+/* It is said, and not confirmed yet. */
+static bool end_is_on_its_way(unsigned state)
 {
 	return state == TCP_FIN_WAIT1 || state == TCP_LAST_ACK || state == TCP_CLOSING;
+}
+
+bool sp_tcp_has_said_end(unsigned state)
+{
+	return state == TCP_FIN_WAIT2 || end_is_on_its_way(state);
 }
 
 /* --- the mode --- */
@@ -118,8 +119,7 @@ static ssize_t peek(int fd, ProtobufCBinaryData *bytes, size_t size)
 	return got;
 }
 
-/* Wherever the program's own looks have come to (SO_PEEK_OFF), this one begins at the beginning. */
-static int peek_received(int fd, ProtobufCBinaryData *bytes, struct sp_error *err)
+int sp_tcp_peek_received(int fd, ProtobufCBinaryData *bytes, struct sp_error *err)
 {
 	int before = sp_socket_number(fd, SO_PEEK_OFF), none = -1, size = 0;
 	ssize_t got;
@@ -160,7 +160,7 @@ static int read_sending(int fd, Sealpoint__TcpConnection *message, struct sp_err
 	if (all && peek(fd, &message->sending, (size_t)all) < 0)
 		return sp_fail_errno(err, errno, "TCP repair: cannot read what was not confirmed");
 	/* Behind the last byte the end has a number of its own. */
-	if (unsent && sp_tcp_end_is_on_its_way(message->state))
+	if (unsent && end_is_on_its_way(message->state))
 		unsent--;
 	message->unsent = (uint32_t)unsent;
 	return 0;
@@ -192,7 +192,7 @@ static bool is_consistent(int fd, const Sealpoint__TcpConnection *message)
 
 	return !ioctl(fd, FIONREAD, &received) && !ioctl(fd, SIOCOUTQ, &sending) &&
 	       (size_t)received == message->received.len &&
-	       (size_t)sending == message->sending.len + sp_tcp_end_is_on_its_way(message->state) &&
+	       (size_t)sending == message->sending.len + end_is_on_its_way(message->state) &&
 	       sp_tcp_info(fd).tcpi_state == message->state;
 }
 
@@ -216,7 +216,7 @@ static int read_once(int fd, int reuse, Sealpoint__TcpConnection *message, struc
 	int rc, left;
 
 	read_negotiated(fd, message);
-	rc = peek_received(fd, &message->received, err);
+	rc = sp_tcp_peek_received(fd, &message->received, err);
 	if (!rc)
 		rc = sp_tcp_repair_set(fd, TCP_REPAIR, TCP_REPAIR_ON, "begin it (CAP_NET_ADMIN)",
 		                       err);

@@ -32,9 +32,8 @@ struct sp_tcp_connection {
 bool sp_tcp_state_is_known(unsigned state);
 /** Whether the other end has said that it sends no more (its FIN has arrived). */
 bool sp_tcp_has_heard_end(unsigned state);
-/** Whether the program has said so, and whether that is not confirmed yet. */
+/** Whether the program has said so. */
 bool sp_tcp_has_said_end(unsigned state);
-bool sp_tcp_end_is_on_its_way(unsigned state);
 /** Reads the connection of a socket, which is used by nobody meanwhile, and stays as it is. */
 int sp_tcp_connection_save(int fd, struct sp_tcp_connection *connection, struct sp_error *err);
 /**
@@ -48,6 +47,12 @@ void sp_tcp_connection_release(struct sp_tcp_connection *connection);
 void sp_tcp_connection_silence(int fd);
 /** Takes a socket out of repair mode, where a sealpoint that was killed has left it. True if it was. */
 bool sp_tcp_connection_heal(int fd);
+
+/**
+ * Looks at what waits to be read, from its beginning, wherever the program's own looks have come to (SO_PEEK_OFF). The
+ * bytes are the caller's to free.
+ */
+int sp_tcp_peek_received(int fd, ProtobufCBinaryData *bytes, struct sp_error *err);
 
 /* --- restore --- */
 

@@ -5,14 +5,14 @@
  * other end. Reading gives what an ended connection gives (0), writing fails with EPIPE, poll(2) reports
  * hang-up. That can also be asked for when it was saved and is restored.
  *
- * A connection that had ended already is restored in the same way, and a new socket takes that
- * state from shutdown(2) alone: on a socket without a connection it fails with ENOTCONN, but the
- * kernel nevertheless shuts both directions, to wake up who waits for them.
+ * A connection that had ended already is restored in the same way, with what was not read of it (kinds/tcp_closed.h).
  */
 #include "kinds/registry.h"
 
 #include "kinds/connection_lock.h"
+#include "kinds/tcp_closed.h"
 #include "kinds/tcp_diag.h"
+#include "kinds/tcp_md5.h"
 #include "kinds/tcp_repair.h"
 
 #include <netinet/tcp.h>
@@ -82,29 +82,61 @@ static int refuse_error(int fd, struct sp_error *err)
 	return 0;
 }
 
+/* Of a connection that is over, or never was. */
+static int save_unconnected(struct sp_file_saver *saver, int fd, Sealpoint__TcpSocket *message,
+                            struct sp_error *err)
+{
+	message->finished = is_finished(fd);
+	if (saver->options->tcp_close)
+		return 0;
+	if (refuse_error(fd, err) < 0)
+		return -err->code;
+	return message->finished ? sp_tcp_peek_received(fd, &message->unread, err) : 0;
+}
+
 static bool connects(const struct sp_file_saver *saver, const struct sp_open_file *file,
                      struct sp_connection *connection)
 {
 	socklen_t size = sizeof(connection->local);
 
+	connection->silence = sp_tcp_connection_silence;
 	return saver->options->tcp_established && sp_tcp_info(file->fd).tcpi_state != TCP_CLOSE &&
 	       !getsockname(file->fd, &connection->local.any, &size) &&
 	       !sp_tcp_get_peer(file->fd, &connection->peer, NULL);
 }
 
+/* What a restore tells its own kernel in the name of the other end has no signature (kinds/tcp_segment.h). */
+static int save_keys(int fd, unsigned state, struct sp_inet_socket *socket, struct sp_error *err)
+{
+	int rc = sp_tcp_md5_save(fd, &socket->message.md5_keys, err);
+
+	if (rc || !socket->message.md5_keys.len || state == TCP_ESTABLISHED)
+		return rc;
+	return sp_fail(err, ENOTSUP,
+	               "its packets are signed (TCP_MD5SIG), and it is being opened or closed; "
+	               "try again when it is open, or give --tcp-close to drop it");
+}
+
+static void release(Sealpoint__TcpSocket *message)
+{
+	free(message->unread.data);
+}
+
 static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
                 struct sp_error *err)
 {
-	Sealpoint__TcpSocket message = SEALPOINT__TCP_SOCKET__INIT;
+	Sealpoint__TcpSocket message sp_cleanup(release) = SEALPOINT__TCP_SOCKET__INIT;
 	sp_cleanup_inet_socket struct sp_inet_socket socket = {0};
 	sp_cleanup_tcp_connection struct sp_tcp_connection connection = {0};
 	unsigned state = sp_tcp_info(file->fd).tcpi_state;
 	int rc = sp_inet_socket_save(file->fd, &socket, err);
 
 	if (!rc && state == TCP_CLOSE) {
-		rc = saver->options->tcp_close ? 0 : refuse_error(file->fd, err);
-		message.finished = is_finished(file->fd);
+		rc = save_unconnected(saver, file->fd, &message, err);
 	} else if (!rc && saver->options->tcp_established) {
+		rc = save_keys(file->fd, state, &socket, err);
+		if (rc)
+			return rc;
 		rc = saver->pages ? sp_tcp_connection_save(file->fd, &connection, err)
 		                  : sp_tcp_connection_look(file->fd, &connection, err);
 		message.connection = &connection.message;
@@ -122,19 +154,6 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 }
 
 /* --- restore --- */
-
-static int make_closed(const Sealpoint__InetSocket *socket, struct sp_error *err)
-{
-	Sealpoint__InetSocket bare = *socket;
-	int fd;
-
-	bare.n_options = 0;
-	bare.filter.len = 0;
-	fd = sp_inet_socket_make_unbound(&bare, err);
-	if (fd >= 0)
-		shutdown(fd, SHUT_RDWR); /* "fails", see above */
-	return fd;
-}
 
 /* Locks it; it is connected when its listener is bound, too, and the memory is filled. */
 static int make_connected(struct sp_file_builder *builder, const Sealpoint__TcpSocket *message,
@@ -157,8 +176,10 @@ static int open_tcp_socket(struct sp_file_builder *builder, const Sealpoint__Ope
 	if (!message)
 		return -EBADMSG;
 	builder->lock->in_image |= message->connection != NULL;
+	if (builder->options->tcp_close)
+		message->unread.len = 0;
 	if (message->finished || (message->connection && builder->options->tcp_close))
-		*fd = make_closed(message->socket, err);
+		*fd = sp_tcp_closed_make(message->socket, &message->unread, err);
 	else if (message->connection)
 		*fd = make_connected(builder, message, err);
 	else
@@ -222,8 +243,12 @@ static void describe(ProtobufCBinaryData body, char *text, size_t size)
 		         message->connection->received.len, message->connection->sending.len);
 		return;
 	}
-	snprintf(text, size, "%s, %s", address,
-	         message->finished ? "its connection is over" : "not connected");
+	if (message->unread.len)
+		snprintf(text, size, "its connection is over, %zu bytes to read",
+		         message->unread.len);
+	else
+		snprintf(text, size, "%s, %s", address,
+		         message->finished ? "its connection is over" : "not connected");
 }
 
 static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFile *file,
@@ -244,6 +269,7 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 const struct sp_file_kind sp_kind_tcp_socket = {
         .name = "tcp_socket",
         .title = "TCP socket",
+        .apart = true,
         .claims = claims,
         .connects = connects,
         .save = save,

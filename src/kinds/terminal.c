@@ -7,7 +7,8 @@
  * key without echo would be blind and deaf without them. They are saved, and given to the terminal
  * of a restore in the foreground; in the background they would trouble the shell that has it.
  *
- * The master of a pseudoterminal is refused: whoever holds it is such a somebody.
+ * A pseudoterminal whose master is held by the program as well is its own: pty.c. So are virtual terminals
+ * and serial lines, but for one that the program was started on: line.c. The console is refused.
  */
 #include "kinds/registry.h"
 
@@ -15,6 +16,8 @@
 #include "base/io.h"
 #include "kinds/file_build.h"
 #include "kinds/file_path.h"
+#include "kinds/pty.h"
+#include "proc/stat.h"
 
 #include "terminal.pb-c.h"
 
@@ -25,24 +28,52 @@
 #include <sys/sysmacros.h>
 #include <termios.h>
 
-#define MINOR_TTY 0  /* /dev/tty, with TTYAUX_MAJOR */
-#define MINOR_PTMX 2 /* /dev/ptmx, with TTYAUX_MAJOR */
+#define MINOR_TTY 0 /* /dev/tty, with TTYAUX_MAJOR */
 
-static bool is_auxiliary(const struct sp_open_file *file, unsigned device_minor)
+static bool is_controlling(const struct sp_open_file *file)
 {
-	return major(file->stat.st_rdev) == TTYAUX_MAJOR &&
-	       minor(file->stat.st_rdev) == device_minor;
+	return file->stat.st_rdev == makedev(TTYAUX_MAJOR, MINOR_TTY);
+}
+
+static bool is_slave(const struct sp_open_file *file)
+{
+	return major(file->stat.st_rdev) == UNIX98_PTY_SLAVE_MAJOR;
+}
+
+/* The terminal that the program's session is on, whatever sort of device it is. */
+static bool is_login(const struct sp_open_file *file)
+{
+	struct sp_stat stat;
+
+	return !sp_stat_read(file->pid, file->pid, &stat, NULL) &&
+	       (dev_t)stat.tty == file->stat.st_rdev;
 }
 
 static bool claims(const struct sp_open_file *file)
 {
 	unsigned device_major = major(file->stat.st_rdev);
 
-	if (!S_ISCHR(file->stat.st_mode))
-		return false;
-	return device_major == TTY_MAJOR || device_major == TTYAUX_MAJOR ||
-	       (device_major >= UNIX98_PTY_SLAVE_MAJOR &&
-	        device_major < UNIX98_PTY_SLAVE_MAJOR + UNIX98_PTY_MAJOR_COUNT);
+	return S_ISCHR(file->stat.st_mode) &&
+	       (device_major == TTY_MAJOR || device_major == TTYAUX_MAJOR || is_slave(file) ||
+	        is_login(file));
+}
+
+static const struct sp_file_kind *resolve(const struct sp_file_table *table,
+                                          const struct sp_open_file *file)
+{
+	if (sp_pty_is_hung_up(file) || sp_pty_find_master(table, sp_pty_terminal(file)))
+		return &sp_kind_pty;
+	return &sp_kind_terminal;
+}
+
+/* One that is no pseudoterminal, and line.c has left alone, can only be that of a login. */
+static int check_hardware(const struct sp_open_file *file, struct sp_error *err)
+{
+	if (is_slave(file) || is_controlling(file) || is_login(file))
+		return 0;
+	return sp_fail(err, ENOTSUP,
+	               "it is the console, which stays as it is when the program is gone; let the "
+	               "program close it first");
 }
 
 /* The modes as a record, and what that points to. */
@@ -70,11 +101,8 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 	Sealpoint__Terminal message = SEALPOINT__TERMINAL__INIT;
 	struct modes modes;
 
-	if (is_auxiliary(file, MINOR_PTMX))
-		return sp_fail(
-		        err, ENOTSUP,
-		        "it is the master of a pseudoterminal, which sealpoint cannot save yet; "
-		        "dump the program that runs in the terminal, not the one that draws it");
+	if (check_hardware(file, err))
+		return -ENOTSUP;
 	if (!saver->options->shell_job)
 		return sp_fail(err, ENOTSUP,
 		               "the terminal belongs to somebody else; give --shell-job to let the "
@@ -82,7 +110,7 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 		               "without one (setsid PROGRAM </dev/null >FILE 2>&1)");
 	save_modes(file->fd, &message, &modes);
 	message.path = file->link;
-	message.controlling = is_auxiliary(file, MINOR_TTY);
+	message.controlling = is_controlling(file);
 	sp_blob_pack(body, &message.base);
 	return 0;
 }
@@ -186,7 +214,7 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 	if (!message)
 		return -EBADMSG;
 	if (message->modes && message->modes->characters.len > sizeof((struct termios){}.c_cc))
-		return sp_fail(err, EBADMSG, "the image's record of its modes is damaged");
+		return sp_fail_damaged(err, "impossible modes");
 	return 0;
 }
 
@@ -202,6 +230,7 @@ const struct sp_file_kind sp_kind_terminal = {
         .name = "terminal",
         .title = "terminal",
         .claims = claims,
+        .resolve = resolve,
         .save = save,
         .open = open_terminal,
         .settle = settle,

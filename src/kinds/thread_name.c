@@ -36,13 +36,12 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 	if (!message)
 		return -EBADMSG;
 	if (message->name.len >= sizeof(name))
-		return sp_fail(err, EBADMSG, "the name is longer than %d bytes", NAME_SIZE - 1);
+		return sp_fail_damaged(err, "a name of more than %d bytes", NAME_SIZE - 1);
 	if (message->name.len)
 		memcpy(name, message->name.data, message->name.len);
-	sp_batch_begin(builder->remote);
-	return sp_remote_call(builder->remote, NULL, err, "set the thread name", SYS_prctl,
-	                      PR_SET_NAME, sp_batch_put(builder->remote, name, sizeof(name)), 0, 0,
-	                      0, 0);
+	sp_batch_call(builder->remote, "set the thread name", SYS_prctl, PR_SET_NAME,
+	              sp_batch_put(builder->remote, name, sizeof(name)), 0, 0, 0, 0);
+	return 0;
 }
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)

@@ -16,25 +16,22 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-static int read_own(struct sp_remote *remote, stack_t *stack, uint64_t *clear_tid,
-                    struct sp_error *err)
-{
-	remote_addr stack_room, tid_room;
-	int rc;
+/* What only the thread itself can tell. */
+struct own {
+	stack_t stack;
+	uint64_t clear_tid;
+};
 
-	sp_batch_begin(remote);
-	stack_room = sp_batch_room(remote, sizeof(*stack));
-	tid_room = sp_batch_room(remote, sizeof(*clear_tid));
-	sp_batch_call(remote, "read the alternate signal stack", SYS_sigaltstack, 0, stack_room, 0,
-	              0, 0, 0);
-	sp_batch_call(remote, "read the clear_child_tid", SYS_prctl, PR_GET_TID_ADDRESS, tid_room,
-	              0, 0, 0, 0);
-	rc = sp_batch_run(remote, err);
-	if (rc == 0)
-		rc = sp_batch_read(remote, stack_room, stack, sizeof(*stack), err);
-	if (rc == 0)
-		rc = sp_batch_read(remote, tid_room, clear_tid, sizeof(*clear_tid), err);
-	return rc;
+static int ask(struct sp_facet_saver *saver, struct sp_error *err)
+{
+	remote_addr room = sp_batch_room(saver->remote, sizeof(struct own));
+
+	sp_batch_call(saver->remote, "read the alternate signal stack", SYS_sigaltstack, 0,
+	              room + offsetof(struct own, stack), 0, 0, 0, 0);
+	sp_batch_call(saver->remote, "read the clear_child_tid", SYS_prctl, PR_GET_TID_ADDRESS,
+	              room + offsetof(struct own, clear_tid), 0, 0, 0, 0);
+	saver->asked->room = room;
+	return 0;
 }
 
 /*
@@ -69,11 +66,12 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	Sealpoint__ThreadPointers message = SEALPOINT__THREAD_POINTERS__INIT;
 	size_t robust_list_size = 0;
 	void *robust_list = NULL;
-	stack_t stack;
-	int rc = read_own(saver->remote, &stack, &message.clear_tid, err);
+	struct own own;
+	int rc = sp_batch_read(saver->remote, saver->asked->room, &own, sizeof(own), err);
 
 	if (rc < 0)
 		return rc;
+	message.clear_tid = own.clear_tid;
 	if (syscall(SYS_get_robust_list, saver->thread->tid, &robust_list, &robust_list_size) < 0)
 		return sp_fail_errno(err, errno, "cannot read its list of robust futexes");
 	if (robust_list) {
@@ -82,12 +80,13 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	}
 	if (saver->last_words) {
 		sp_array_append(saver->last_words, &message.clear_tid);
-		note_futexes(saver->last_words, saver->process->pid, message.robust_list);
+		note_futexes(saver->last_words, sp_process_living(saver->process),
+		             message.robust_list);
 	}
-	if (!(stack.ss_flags & SS_DISABLE)) {
-		message.stack = (uintptr_t)stack.ss_sp;
-		message.stack_size = stack.ss_size;
-		message.stack_flags = (uint32_t)stack.ss_flags & ~(uint32_t)SS_ONSTACK;
+	if (!(own.stack.ss_flags & SS_DISABLE)) {
+		message.stack = (uintptr_t)own.stack.ss_sp;
+		message.stack_size = own.stack.ss_size;
+		message.stack_flags = (uint32_t)own.stack.ss_flags & ~(uint32_t)SS_ONSTACK;
 	}
 	if (sealpoint__thread_pointers__get_packed_size(&message))
 		sp_blob_pack(body, &message.base);
@@ -102,7 +101,6 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 
 	if (!message)
 		return -EBADMSG;
-	sp_batch_begin(remote);
 	if (message->stack_size) {
 		stack_t stack = {
 		        .ss_sp = (void *)(uintptr_t)message->stack,
@@ -118,7 +116,7 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 		              message->robust_list, message->robust_list_size, 0, 0, 0, 0);
 	sp_batch_call(remote, "set the clear_child_tid", SYS_set_tid_address, message->clear_tid, 0,
 	              0, 0, 0, 0);
-	return sp_batch_run(remote, err);
+	return 0;
 }
 
 static void describe(ProtobufCBinaryData body, char *text, size_t size)
@@ -136,6 +134,7 @@ const struct sp_facet sp_facet_thread_pointers = {
         .title = "thread pointers",
         .scope = SP_FACET_THREAD,
         .phase = SP_PHASE_THREADS,
+        .ask = ask,
         .save = save,
         .rebuild = rebuild,
         .describe = describe,

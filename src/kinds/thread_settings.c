@@ -70,42 +70,49 @@ static int read_outside(const struct sp_facet_saver *saver, Sealpoint__ThreadSet
 	return 0;
 }
 
-static size_t add_speculation_get(struct sp_remote *remote, unsigned feature)
-{
-	return sp_batch_try(remote, "read the speculation control", SYS_prctl,
-	                    PR_GET_SPECULATION_CTRL, feature, 0, 0, 0, 0);
-}
-
 /* A negative value, or one without PR_SPEC_PRCTL, says that the thread has no choice. */
 static bool is_chosen(int64_t control)
 {
 	return control > 0 && control & PR_SPEC_PRCTL;
 }
 
-static int read_inside(struct sp_remote *remote, Sealpoint__ThreadSettings *message,
+/* The calls of ask(), in their order. */
+enum { TSC, MEMORY_FAILURE, SPECULATION };
+
+static int ask(struct sp_facet_saver *saver, struct sp_error *err)
+{
+	struct sp_remote *remote = saver->remote;
+	remote_addr room = sp_batch_room(remote, sizeof(int));
+
+	*saver->asked = (struct sp_asked){
+	        .room = room,
+	        .call = sp_batch_try(remote, "read the TSC mode", SYS_prctl, PR_GET_TSC, room, 0, 0,
+	                             0, 0),
+	};
+	sp_batch_try(remote, "read the memory failure policy", SYS_prctl, PR_MCE_KILL_GET, 0, 0, 0,
+	             0, 0);
+	for (unsigned i = 0; i < SPECULATION_FEATURES; i++)
+		sp_batch_try(remote, "read the speculation control", SYS_prctl,
+		             PR_GET_SPECULATION_CTRL, i, 0, 0, 0, 0);
+	return 0;
+}
+
+static int read_inside(const struct sp_facet_saver *saver, Sealpoint__ThreadSettings *message,
                        Sealpoint__Speculation *items, struct sp_error *err)
 {
-	size_t speculation[SPECULATION_FEATURES], tsc, memory_failure;
-	remote_addr room;
-	int tsc_mode = 0, rc;
+	struct sp_remote *remote = saver->remote;
+	size_t call = saver->asked->call;
+	int tsc_mode = 0;
+	int rc = sp_batch_read(remote, saver->asked->room, &tsc_mode, sizeof(tsc_mode), err);
 
-	sp_batch_begin(remote);
-	room = sp_batch_room(remote, sizeof(tsc_mode));
-	tsc = sp_batch_try(remote, "read the TSC mode", SYS_prctl, PR_GET_TSC, room, 0, 0, 0, 0);
-	memory_failure = sp_batch_try(remote, "read the memory failure policy", SYS_prctl,
-	                              PR_MCE_KILL_GET, 0, 0, 0, 0, 0);
-	for (unsigned i = 0; i < SPECULATION_FEATURES; i++)
-		speculation[i] = add_speculation_get(remote, i);
-	rc = sp_batch_run(remote, err);
-	if (rc == 0)
-		rc = sp_batch_read(remote, room, &tsc_mode, sizeof(tsc_mode), err);
 	if (rc < 0)
 		return rc;
-	message->tsc_faults = sp_batch_result(remote, tsc) == 0 && tsc_mode == PR_TSC_SIGSEGV;
-	if (sp_batch_result(remote, memory_failure) >= 0)
-		message->memory_failure = (uint32_t)sp_batch_result(remote, memory_failure);
+	message->tsc_faults =
+	        sp_batch_result(remote, call + TSC) == 0 && tsc_mode == PR_TSC_SIGSEGV;
+	if (sp_batch_result(remote, call + MEMORY_FAILURE) >= 0)
+		message->memory_failure = (uint32_t)sp_batch_result(remote, call + MEMORY_FAILURE);
 	for (unsigned i = 0; i < SPECULATION_FEATURES; i++) {
-		int64_t control = sp_batch_result(remote, speculation[i]);
+		int64_t control = sp_batch_result(remote, call + SPECULATION + i);
 		Sealpoint__Speculation *item = &items[message->n_speculation];
 
 		if (!is_chosen(control))
@@ -128,7 +135,7 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 	if (rc == 0)
 		rc = read_outside(saver, &message, err);
 	if (rc == 0)
-		rc = read_inside(saver->remote, &message, items, err);
+		rc = read_inside(saver, &message, items, err);
 	if (rc == 0)
 		sp_blob_pack(body, &message.base);
 	return rc;
@@ -136,10 +143,8 @@ static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_er
 
 /* --- rebuilding --- */
 
-static int set_settings(struct sp_remote *remote, const Sealpoint__ThreadSettings *message,
-                        struct sp_error *err)
+static void set_settings(struct sp_remote *remote, const Sealpoint__ThreadSettings *message)
 {
-	sp_batch_begin(remote);
 	sp_batch_call(remote, "set the personality", SYS_personality, message->personality, 0, 0, 0,
 	              0, 0);
 	if (message->tsc_faults)
@@ -150,50 +155,40 @@ static int set_settings(struct sp_remote *remote, const Sealpoint__ThreadSetting
 	if (message->io_flusher)
 		sp_batch_call(remote, "set the I/O flusher flag", SYS_prctl, PR_SET_IO_FLUSHER, 1,
 		              0, 0, 0, 0);
-	return sp_batch_run(remote, err);
 }
 
-/* Only what differs: this processor may need no mitigation, or another default may be in force. */
+/*
+ * Only what differs: this processor may need no mitigation, or another default may be in force. A stub has
+ * what sealpoint has.
+ */
 static int set_speculation(struct sp_remote *remote, const Sealpoint__ThreadSettings *message,
                            struct sp_error *err)
 {
-	int64_t now[SPECULATION_FEATURES];
-	size_t calls[SPECULATION_FEATURES];
-	int rc;
-
-	sp_batch_begin(remote);
-	for (unsigned i = 0; i < SPECULATION_FEATURES; i++)
-		calls[i] = add_speculation_get(remote, i);
-	rc = sp_batch_run(remote, err);
-	if (rc < 0)
-		return rc;
-	for (unsigned i = 0; i < SPECULATION_FEATURES; i++)
-		now[i] = sp_batch_result(remote, calls[i]);
-	sp_batch_begin(remote);
 	for (size_t i = 0; i < message->n_speculation; i++) {
 		const Sealpoint__Speculation *item = message->speculation[i];
+		int now;
 
 		if (item->feature >= SPECULATION_FEATURES)
-			return sp_fail(err, EBADMSG, "there is no speculation feature %u",
-			               item->feature);
-		if (is_chosen(now[item->feature]) && now[item->feature] != item->control)
+			return sp_fail_damaged(err, "an unknown speculation feature %u",
+			                       item->feature);
+		now = prctl(PR_GET_SPECULATION_CTRL, item->feature, 0, 0, 0);
+		if (is_chosen(now) && (uint32_t)now != item->control)
 			sp_batch_call(remote, "set the speculation control", SYS_prctl,
 			              PR_SET_SPECULATION_CTRL, item->feature,
 			              item->control & ~(uint32_t)PR_SPEC_PRCTL, 0, 0, 0);
 	}
-	return sp_batch_run(remote, err);
+	return 0;
 }
 
 static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, struct sp_error *err)
 {
 	sp_cleanup_message Sealpoint__ThreadSettings *message =
 	        sp_blob_unpack(body, &sealpoint__thread_settings__descriptor, err);
-	int rc;
 
 	if (!message)
 		return -EBADMSG;
-	rc = set_settings(builder->remote, message, err);
-	return rc < 0 ? rc : set_speculation(builder->remote, message, err);
+	set_settings(builder->remote, message);
+	return set_speculation(builder->remote, message, err);
 }
 
 static int check(ProtobufCBinaryData body, struct sp_error *err)
@@ -215,6 +210,7 @@ const struct sp_facet sp_facet_thread_settings = {
         .title = "thread settings",
         .scope = SP_FACET_THREAD,
         .phase = SP_PHASE_THREADS,
+        .ask = ask,
         .save = save,
         .rebuild = rebuild,
         .check = check,

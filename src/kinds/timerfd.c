@@ -5,8 +5,8 @@
  * that the restore itself does not use that time up. Only an absolute timer on the wall clock keeps
  * its deadline, since the wall clock has gone on in between.
  *
- * What it does not restore: that the clock was set while a cancel-on-set timer was armed, and
- * nobody has read the ECANCELED yet.
+ * That the clock was set while a cancel-on-set timer was armed, which its reader learns by ECANCELED,
+ * cannot be brought about again without setting the clock: the dump waits until it was read.
  */
 #include "kinds/registry.h"
 
@@ -92,6 +92,13 @@ static int read_timer(int fd, Sealpoint__Timerfd *message, struct sp_error *err)
 	return 0;
 }
 
+/* A timer that expires once and has not expired yet has something to be read all the same. */
+static bool is_canceled(const Sealpoint__Timerfd *message)
+{
+	return message->settime_flags & TFD_TIMER_CANCEL_ON_SET && message->ticks &&
+	       message->remaining_ns && !message->interval_ns;
+}
+
 static int save(struct sp_file_saver *saver, const struct sp_open_file *file, struct sp_blob *body,
                 struct sp_error *err)
 {
@@ -99,6 +106,10 @@ static int save(struct sp_file_saver *saver, const struct sp_open_file *file, st
 
 	if (read_timer(file->fd, &message, err) < 0)
 		return -err->code;
+	if (is_canceled(&message))
+		return sp_fail(err, SP_NOT_YET,
+		               "the clock was set, and the program has not learnt of it yet by "
+		               "reading the timer; let it do so before the dump");
 	if (message.remaining_ns && keeps_deadline(&message))
 		message.deadline_ns = clock_now(message.clock) + message.remaining_ns;
 	sp_blob_pack(body, &message.base);

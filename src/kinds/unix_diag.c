@@ -4,11 +4,9 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "kinds/sock_diag.h"
 #include "proc/stat.h"
 
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
-#include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -16,25 +14,23 @@
 
 /* --- the query --- */
 
-static int send_request(int netlink, uint64_t inode, struct sp_error *err)
-{
-	struct {
-		struct nlmsghdr header;
-		struct unix_diag_req request;
-	} message = {
-	        .header = {.nlmsg_len = sizeof(message),
-	                   .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-	                   .nlmsg_flags = NLM_F_REQUEST},
-	        .request = {.sdiag_family = AF_UNIX,
-	                    .udiag_states = UINT32_MAX,
-	                    .udiag_ino = (uint32_t)inode,
-	                    .udiag_show = UDIAG_SHOW_VFS | UDIAG_SHOW_PEER | UDIAG_SHOW_RQLEN,
-	                    .udiag_cookie = {UINT32_MAX, UINT32_MAX}},
-	};
+struct request {
+	struct nlmsghdr header;
+	struct unix_diag_req body;
+};
 
-	if (send(netlink, &message, sizeof(message), 0) < 0)
-		return sp_fail_errno(err, errno, "cannot ask sock_diag for a unix socket");
-	return 0;
+static struct request make_request(unsigned flags, uint32_t states, uint64_t inode, uint32_t show)
+{
+	return (struct request){
+	        .header = {.nlmsg_len = sizeof(struct request),
+	                   .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+	                   .nlmsg_flags = (uint16_t)flags},
+	        .body = {.sdiag_family = AF_UNIX,
+	                 .udiag_states = states,
+	                 .udiag_ino = (uint32_t)inode,
+	                 .udiag_show = show,
+	                 .udiag_cookie = {UINT32_MAX, UINT32_MAX}},
+	};
 }
 
 /* One attribute of the answer, whose payload has `size` bytes. */
@@ -56,53 +52,100 @@ static void read_attribute(struct sp_unix_state *state, unsigned type, const voi
 
 		state->in_file_system = true;
 		state->file_inode = vfs->udiag_vfs_ino;
+	} else if (type == UNIX_DIAG_NAME) {
+		state->name_size = size < sizeof(state->name) ? size : sizeof(state->name);
+		memcpy(state->name, payload, state->name_size);
+	} else if (type == UNIX_DIAG_ICONS && state->clients) {
+		sp_array_append_all(state->clients, payload, size / sizeof(uint32_t));
 	}
 }
 
-static void read_answer(struct sp_unix_state *state, struct nlmsghdr *header)
+/* -EIO if the answer is too short. */
+static int read_answer(void *context, const struct nlmsghdr *header)
 {
-	struct unix_diag_msg *message = NLMSG_DATA(header);
-	size_t left = header->nlmsg_len - NLMSG_LENGTH(sizeof(*message));
+	struct sp_unix_state *state = context;
+	const struct unix_diag_msg *message = NLMSG_DATA(header);
+	size_t left;
+	const struct rtattr *each = sp_sock_diag_attributes(header, sizeof(*message), &left);
 
+	if (!each)
+		return -EIO;
 	state->listening = message->udiag_state == TCP_LISTEN;
-	for (struct rtattr *attribute = (struct rtattr *)(message + 1); RTA_OK(attribute, left);
-	     attribute = RTA_NEXT(attribute, left))
-		read_attribute(state, attribute->rta_type, RTA_DATA(attribute),
-		               RTA_PAYLOAD(attribute));
+	for (; RTA_OK(each, left); each = RTA_NEXT(each, left))
+		read_attribute(state, each->rta_type, RTA_DATA(each), RTA_PAYLOAD(each));
+	return 0;
+}
+
+static int query(uint64_t inode, uint32_t show, struct sp_unix_state *state, struct sp_error *err)
+{
+	struct request request = make_request(0, UINT32_MAX, inode, show);
+	int rc = sp_sock_diag(&request.header, read_answer, state);
+
+	if (rc)
+		return sp_fail_errno(err, -rc,
+		                     "cannot ask sock_diag for the socket (it may be in another "
+		                     "network namespace, or the kernel have no CONFIG_UNIX_DIAG)");
+	return 0;
 }
 
 int sp_unix_query(uint64_t inode, struct sp_unix_state *state, struct sp_error *err)
 {
-	sp_cleanup_close int netlink =
-	        socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-	union {
-		struct nlmsghdr header;
-		uint8_t bytes[4096];
-	} answer;
-	ssize_t size;
-
 	*state = (struct sp_unix_state){0};
-	if (netlink < 0)
-		return sp_fail_errno(err, errno, "cannot open a sock_diag socket");
-	if (send_request(netlink, inode, err) < 0)
-		return -err->code;
-	size = recv(netlink, &answer, sizeof(answer), 0);
-	if (size < 0)
-		return sp_fail_errno(err, errno, "cannot read sock_diag's answer");
-	if (!NLMSG_OK(&answer.header, (size_t)size))
-		return sp_fail(err, EIO, "sock_diag gave a damaged answer");
-	if (answer.header.nlmsg_type == NLMSG_ERROR) {
-		struct nlmsgerr *error = NLMSG_DATA(&answer.header);
+	return query(inode, UDIAG_SHOW_VFS | UDIAG_SHOW_PEER | UDIAG_SHOW_RQLEN, state, err);
+}
 
-		return sp_fail_errno(
-		        err, -error->error,
-		        "cannot ask sock_diag for the socket (it may be in another network "
-		        "namespace, or the kernel have no CONFIG_UNIX_DIAG)");
-	}
-	if (answer.header.nlmsg_len < NLMSG_LENGTH(sizeof(struct unix_diag_msg)))
-		return sp_fail(err, EIO, "sock_diag gave a short answer");
-	read_answer(state, &answer.header);
-	return 0;
+int sp_unix_query_clients(uint64_t inode, struct sp_array *clients, struct sp_error *err)
+{
+	struct sp_unix_state state = {.clients = clients};
+
+	return query(inode, UDIAG_SHOW_ICONS, &state, err);
+}
+
+/* --- who listens --- */
+
+/* A path ends with a NUL byte, an abstract name, which begins with one, does not. */
+static bool has_name(const struct sp_unix_state *state, const char *name, size_t size)
+{
+	size_t its_size = state->name_size;
+
+	if (its_size && state->name[0])
+		its_size = strnlen(state->name, its_size);
+	return its_size == size && !memcmp(state->name, name, size);
+}
+
+struct wanted {
+	int type;
+	const char *name;
+	size_t size;
+	struct sp_unix_state *found;
+};
+
+static int look_for_name(void *context, const struct nlmsghdr *header)
+{
+	const struct wanted *wanted = context;
+	const struct unix_diag_msg *message = NLMSG_DATA(header);
+	int rc;
+
+	*wanted->found = (struct sp_unix_state){0};
+	rc = read_answer(wanted->found, header);
+	if (rc)
+		return rc;
+	return message->udiag_type == wanted->type &&
+	                       has_name(wanted->found, wanted->name, wanted->size)
+	               ? -EEXIST
+	               : 0;
+}
+
+int sp_unix_find_listener(int type, const void *name, size_t size, struct sp_unix_state *state)
+{
+	struct request request =
+	        make_request(NLM_F_DUMP, 1U << TCP_LISTEN, 0, UDIAG_SHOW_NAME | UDIAG_SHOW_VFS);
+	struct wanted wanted = {.type = type, .name = name, .size = size, .found = state};
+	int rc = sp_sock_diag(&request.header, look_for_name, &wanted);
+
+	if (rc == -EEXIST)
+		return 0;
+	return rc ? rc : -ENOENT;
 }
 
 /* --- who has a socket --- */

@@ -22,21 +22,40 @@ static const struct anonymous {
         {"anon_inode:[userfaultfd]", "a userfaultfd",
          "the program handles its own page faults and must close it first"},
         {"anon_inode:[perf_event]", "a performance counter", "stop profiling it first"},
-        {"anon_inode:[pidfd]", "a descriptor of a process (pidfd)",
-         "let the program close it first"},
-        {"pidfd:", "a descriptor of a process (pidfd)", "let the program close it first"},
         {"anon_inode:bpf", "a BPF object", "let the program close it first"},
         {"anon_inode:kvm", "a virtual machine of KVM", "suspend the machine with its own tools"},
-        {"anon_inode:[fanotify]", "a fanotify group", "let the program close it first"},
         {"anon_inode:seccomp", "a seccomp notification descriptor",
          "dump without the supervised program, or end the supervision first"},
         {"anon_inode:[landlock-ruleset]", "a Landlock ruleset", "let the program close it first"},
         {"anon_inode:", "a kernel object without a name", "let the program close it first"},
-        {"/[aio]", "a context of asynchronous I/O (io_setup)",
-         "start the program with asynchronous I/O switched off"},
         {"/SYSV", "a segment of System V shared memory", "let the program detach it first"},
         {"/secretmem", "secret memory (memfd_secret)", "let the program close and unmap it first"},
         {"/dmabuf:", "a DMA buffer of a device", "let the program close its device first"},
+};
+
+/* Devices that are more than a place to read from and write to, by the beginning of their path. */
+static const struct {
+	const char *path;
+	const char *title;
+	const char *remedy;
+} devices[] = {
+        {"/dev/net/tun", "an interface of the network (tun or tap)",
+         "stop the tunnel or the virtual machine, which can set it up anew"},
+        {"/dev/fuse", "the connection of a file system in user space (FUSE)",
+         "unmount that file system first, and mount it again after the restore"},
+        {"/dev/kvm", "the way to virtual machines of KVM",
+         "suspend the machine with its own tools, and dump no hypervisor"},
+        {"/dev/vhost-", "a queue of a virtual machine (vhost)",
+         "suspend the machine with its own tools, and dump no hypervisor"},
+        {"/dev/rtc", "the hardware clock",
+         "let the program close it first; a timerfd does the same"},
+        {"/dev/loop", "a loop device", "detach it first (losetup --detach)"},
+        {"/dev/watchdog", "a watchdog, which resets the machine if nobody feeds it",
+         "stop it in the program, which has to close it"},
+        {"/dev/dri/", "a graphics processor", "let the program give it up first"},
+        {"/dev/nvidia", "a graphics processor", "let the program give it up first"},
+        {"/dev/snd/", "a sound device", "let the program close it first, or use a sound server"},
+        {"/dev/input/", "an input device", "let the program close it first"},
 };
 
 static const struct {
@@ -76,6 +95,12 @@ static const char *type_title(int fd)
 static char *title_of(const struct sp_open_file *file, const char **remedy)
 {
 	*remedy = "let the program close it first";
+	for (size_t i = 0; i < SP_COUNT_OF(devices); i++) {
+		if (strncmp(file->link, devices[i].path, strlen(devices[i].path)))
+			continue;
+		*remedy = devices[i].remedy;
+		return sp_strdup(devices[i].title);
+	}
 	if (S_ISSOCK(file->stat.st_mode))
 		return sp_format("a socket (%s, %s)", domain_title(file->fd), type_title(file->fd));
 	if (S_ISCHR(file->stat.st_mode) || S_ISBLK(file->stat.st_mode))

@@ -19,21 +19,27 @@ static uint64_t own_components(int option)
 	return syscall(SYS_arch_prctl, option, &components) < 0 ? 0 : components;
 }
 
+static int ask(struct sp_facet_saver *saver, struct sp_error *err)
+{
+	remote_addr room = sp_batch_room(saver->remote, sizeof(uint64_t));
+
+	*saver->asked = (struct sp_asked){
+	        .room = room,
+	        .call = sp_batch_try(saver->remote, "read the extended state permission",
+	                             SYS_arch_prctl, ARCH_GET_XCOMP_PERM, room, 0, 0, 0, 0),
+	};
+	return 0;
+}
+
 static int save(struct sp_facet_saver *saver, struct sp_blob *body, struct sp_error *err)
 {
 	Sealpoint__XstatePermission message = SEALPOINT__XSTATE_PERMISSION__INIT;
-	remote_addr room;
-	int64_t result;
 	int rc;
 
-	sp_batch_begin(saver->remote);
-	room = sp_batch_room(saver->remote, sizeof(message.components));
-	rc = sp_remote_try(saver->remote, &result, err, "read the extended state permission",
-	                   SYS_arch_prctl, ARCH_GET_XCOMP_PERM, room, 0, 0, 0, 0);
-	if (rc < 0 || result < 0)
-		return rc;
-	rc = sp_batch_read(saver->remote, room, &message.components, sizeof(message.components),
-	                   err);
+	if (sp_batch_result(saver->remote, saver->asked->call) < 0)
+		return 0;
+	rc = sp_batch_read(saver->remote, saver->asked->room, &message.components,
+	                   sizeof(message.components), err);
 	message.components &= ~own_components(ARCH_GET_XCOMP_PERM);
 	if (rc == 0 && message.components)
 		sp_blob_pack(body, &message.base);
@@ -47,12 +53,11 @@ static int rebuild(struct sp_facet_builder *builder, ProtobufCBinaryData body, s
 
 	if (!message)
 		return -EBADMSG;
-	sp_batch_begin(builder->remote);
 	for (unsigned i = 0; i < 64; i++)
 		if (message->components >> i & 1)
 			sp_batch_call(builder->remote, "get the extended state permission",
 			              SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, i, 0, 0, 0, 0);
-	return sp_batch_run(builder->remote, err);
+	return 0;
 }
 
 static int check(ProtobufCBinaryData body, struct sp_error *err)
@@ -77,6 +82,7 @@ const struct sp_facet sp_facet_xstate_permission = {
         .title = "extended state permission",
         .scope = SP_FACET_PROCESS,
         .phase = SP_PHASE_STUB,
+        .ask = ask,
         .save = save,
         .rebuild = rebuild,
         .check = check,

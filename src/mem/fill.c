@@ -11,6 +11,8 @@
  *              page), and in the end populated and collapsed where they still are not huge.
  *   WRITE      modified pages of private file mappings, hugetlb, and the rest: written, zeros too.
  *
+ * Pages that the stub has inherited from its parent are left out (inherit.c).
+ *
  * One walk of the page store's workers serves all segments. A page that was not populated never is
  * after it, and a zero page that was populated is again: a program's resident size survives.
  */
@@ -19,6 +21,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/kernel_abi.h"
+#include "base/range_set.h"
 #include "base/log.h"
 #include "mem/page_scan.h"
 #include "remote/userfaultfd.h"
@@ -55,6 +58,39 @@ static void add_segment(struct filler *filler, uint64_t start, uint64_t end,
 		sp_array_append(&filler->segments, &segment);
 }
 
+/* What the stub has of its parent's, at `address` or next: empty if there is nothing. */
+static struct sp_range next_inherited(const struct filler *filler, uint64_t address)
+{
+	const struct sp_array *inherited = &filler->build->inherited;
+	size_t index = sp_ranges_search(inherited, address);
+
+	if (index < inherited->count)
+		return *(struct sp_range *)sp_array_at(inherited, index);
+	return (struct sp_range){UINT64_MAX, UINT64_MAX};
+}
+
+static bool is_inherited(const struct filler *filler, uint64_t start, uint64_t end)
+{
+	struct sp_range inherited = next_inherited(filler, start);
+
+	return inherited.start <= start && inherited.end >= end;
+}
+
+/*
+ * How much of the pages from `start` on is to be dealt with in one way. `*inherited`: not at all, they are
+ * the parent's.
+ */
+static uint64_t next_piece(const struct filler *filler, uint64_t start, uint64_t size,
+                           bool *inherited)
+{
+	struct sp_range next = next_inherited(filler, start);
+	uint64_t end;
+
+	*inherited = next.start <= start;
+	end = *inherited ? next.end : next.start;
+	return end - start < size ? end - start : size;
+}
+
 static void cut_anonymous(struct filler *filler, const Sealpoint__Vma *vma)
 {
 	enum fill_method small = filler->userfaultfd >= 0 ? FILL_COPY : FILL_POPULATED;
@@ -62,7 +98,8 @@ static void cut_anonymous(struct filler *filler, const Sealpoint__Vma *vma)
 
 	for (size_t i = 0; i + 1 < vma->n_huge; i += 2) {
 		add_segment(filler, at, vma->huge[i], small, vma);
-		add_segment(filler, vma->huge[i], vma->huge[i + 1], FILL_HUGE, vma);
+		if (!is_inherited(filler, vma->huge[i], vma->huge[i + 1]))
+			add_segment(filler, vma->huge[i], vma->huge[i + 1], FILL_HUGE, vma);
 		at = vma->huge[i + 1];
 	}
 	add_segment(filler, at, vma->end, small, vma);
@@ -199,13 +236,16 @@ static int fill_data(void *context, uint64_t offset, const void *bytes, size_t s
 
 	while (size > 0) {
 		const struct segment *segment = find_segment(filler, offset);
-		size_t piece;
-		int rc;
+		bool inherited;
+		size_t piece = next_piece(filler, offset, size, &inherited);
+		int rc = 0;
 
-		if (!segment)
+		if (!segment && !inherited)
 			return no_mapping(offset, err);
-		piece = segment->range.end - offset < size ? segment->range.end - offset : size;
-		rc = fill_piece(filler, segment->method, offset, bytes, piece, err);
+		if (!inherited && piece > segment->range.end - offset)
+			piece = segment->range.end - offset;
+		if (!inherited)
+			rc = fill_piece(filler, segment->method, offset, bytes, piece, err);
 		if (rc < 0)
 			return rc;
 		offset += piece;
@@ -227,14 +267,15 @@ static int fill_zero(void *context, struct sp_range range, struct sp_error *err)
 
 	while (range.start < range.end) {
 		const struct segment *segment = find_segment(filler, range.start);
-		uint64_t size = sp_range_size(range);
+		bool inherited;
+		uint64_t size = next_piece(filler, range.start, sp_range_size(range), &inherited);
 		int rc = 0;
 
-		if (!segment)
+		if (!segment && !inherited)
 			return no_mapping(range.start, err);
-		if (size > segment->range.end - range.start)
+		if (!inherited && size > segment->range.end - range.start)
 			size = segment->range.end - range.start;
-		if (zeros_are_written(segment->method)) {
+		if (!inherited && zeros_are_written(segment->method)) {
 			size = size < SP_FRAME_SIZE ? size : SP_FRAME_SIZE;
 			rc = fill_piece(filler, segment->method, range.start, filler->zeros, size,
 			                err);
@@ -419,65 +460,6 @@ static int settle_huge(struct filler *filler, struct sp_error *err)
 	               ?: collapse(filler, err);
 }
 
-/* --- resident pages of files --- */
-
-struct residency {
-	struct sp_vma_batch *batch;
-	const Sealpoint__Vma *vma;
-	enum sp_page_state state; /* runs of this state get the advice */
-	int advice;
-	struct sp_error *err;
-};
-
-/* A file may have become shorter since: pages that are not there any more are left out. */
-static int advise_run(void *context, const struct sp_page_run *run)
-{
-	struct residency *residency = context;
-
-	if (run->state != residency->state)
-		return 0;
-	sp_vma_batch_advise(residency->batch, residency->vma, run->range, residency->advice,
-	                    "make resident", SP_CALL_TRY);
-	return sp_vma_batch_room(residency->batch, residency->err);
-}
-
-static int advise_runs(struct sp_vma_batch *batch, const Sealpoint__Vma *vma,
-                       enum sp_page_state state, int advice, struct sp_error *err)
-{
-	struct residency residency = {batch, vma, state, advice, err};
-
-	return sp_page_store_walk(batch->build->checkpoint->pages,
-	                          batch->build->process->memory_object, sp_vma_record_range(vma),
-	                          advise_run, &residency, err);
-}
-
-/*
- * Pages that were mapped from the page cache are mapped again. The kernel then maps their
- * neighbours too (fault-around), which are let go again: they are the file's, nothing is lost with
- * them.
- */
-static int make_files_resident(struct sp_memory_build *build, struct sp_error *err)
-{
-	sp_cleanup(sp_vma_batch_release) struct sp_vma_batch batch;
-	const Sealpoint__Vma *vma;
-	size_t index = 0;
-	int rc = 0;
-
-	sp_vma_batch_init(&batch, build);
-	while (rc == 0 && (vma = sp_next_vma(build, &index)) != NULL) {
-		uint64_t pages[SP_PAGE_STATES];
-
-		if (!sp_vma_kind_maps_file(vma->kind))
-			continue;
-		rc = sp_memory_count_pages(build->checkpoint, build->process, vma, pages, err);
-		if (rc < 0 || pages[SP_PAGE_FILE] == 0)
-			continue;
-		rc = advise_runs(&batch, vma, SP_PAGE_FILE, MADV_POPULATE_READ, err)
-		             ?: advise_runs(&batch, vma, SP_PAGE_HOLE, MADV_DONTNEED, err);
-	}
-	return rc < 0 ? rc : sp_vma_batch_run(&batch, err);
-}
-
 /* --- all of it --- */
 
 static void release_filler(struct filler *filler)
@@ -488,7 +470,7 @@ static void release_filler(struct filler *filler)
 	free(filler->zeros);
 }
 
-static int fill_private(struct sp_memory_build *build, struct sp_error *err)
+int sp_memory_fill(struct sp_memory_build *build, struct sp_error *err)
 {
 	sp_cleanup(release_filler) struct filler filler = {
 	        .build = build,
@@ -514,11 +496,4 @@ static int fill_private(struct sp_memory_build *build, struct sp_error *err)
 		close(filler.userfaultfd);
 	filler.userfaultfd = -1;
 	return rc < 0 ? rc : settle_huge(&filler, err);
-}
-
-int sp_memory_fill(struct sp_memory_build *build, struct sp_error *err)
-{
-	int rc = fill_private(build, err);
-
-	return rc < 0 ? rc : make_files_resident(build, err);
 }

@@ -94,25 +94,30 @@ static int forget_rseq(struct sp_memory_build *build, struct sp_error *err)
 
 int sp_memory_empty(struct sp_memory_build *build, struct sp_range keep, struct sp_error *err)
 {
-	struct sp_range kept[] = {keep, build->parked_vdso, build->parked_vvar};
-	const size_t count = SP_COUNT_OF(kept);
+	sp_cleanup_array struct sp_array kept = SP_ARRAY_OF(struct sp_range);
+	const struct sp_range limit = {ADDRESS_LIMIT, ADDRESS_LIMIT};
 	uint64_t start = 0;
 	int rc = forget_rseq(build, err);
 
-	if (rc < 0)
-		return rc;
-	qsort(kept, count, sizeof(kept[0]), sp_range_compare);
+	sp_array_append(&kept, &keep);
+	sp_array_append(&kept, &build->parked_vdso);
+	sp_array_append(&kept, &build->parked_vvar);
+	sp_array_append(&kept, &limit);
+	for (size_t i = 0; i < build->kept.count; i++)
+		sp_array_append(&kept, sp_array_at(&build->kept, i));
+	sp_array_sort(&kept, sp_range_compare);
 	sp_batch_begin(build->remote);
-	for (size_t i = 0; i <= count; i++) {
-		uint64_t end = i < count ? kept[i].start : ADDRESS_LIMIT;
+	for (size_t i = 0; i < kept.count && !rc; i++) {
+		const struct sp_range *next = sp_array_at(&kept, i);
 
-		if (end > start)
+		if (next->start > start)
 			sp_batch_call(build->remote, "unmap the stub's own memory", SYS_munmap,
-			              start, end - start, 0, 0, 0, 0);
-		if (i < count && kept[i].end > start)
-			start = kept[i].end;
+			              start, next->start - start, 0, 0, 0, 0);
+		if (next->end > start)
+			start = next->end;
+		rc = sp_batch_make_room(build->remote, err);
 	}
-	return sp_batch_run(build->remote, err);
+	return rc ? rc : sp_batch_run(build->remote, err);
 }
 
 /* --- mapping --- */
@@ -122,17 +127,18 @@ static bool valid_range(uint64_t start, uint64_t end, uint64_t align)
 	return start < end && end <= ADDRESS_LIMIT && start % align == 0 && end % align == 0;
 }
 
-static bool valid_huge_list(const Sealpoint__Vma *vma)
+static bool valid_list(const Sealpoint__Vma *vma, const uint64_t *list, size_t count,
+                       uint64_t page_size)
 {
 	uint64_t from = vma->start;
 
-	for (size_t i = 0; i + 1 < vma->n_huge; i += 2) {
-		if (!valid_range(vma->huge[i], vma->huge[i + 1], SP_HUGE_PAGE_SIZE) ||
-		    vma->huge[i] < from || vma->huge[i + 1] > vma->end)
+	for (size_t i = 0; i + 1 < count; i += 2) {
+		if (!valid_range(list[i], list[i + 1], page_size) || list[i] < from ||
+		    list[i + 1] > vma->end)
 			return false;
-		from = vma->huge[i + 1];
+		from = list[i + 1];
 	}
-	return vma->n_huge % 2 == 0;
+	return count % 2 == 0;
 }
 
 /* Everything that becomes an argument of a call in the stub. */
@@ -143,15 +149,15 @@ static int check_record(const struct sp_memory_build *build, const Sealpoint__Vm
 
 	if (vma->kind == 0 || vma->kind >= SP_VMA_KINDS || vma->kind == SP_VMA_DEVICE ||
 	    !known_size || !valid_range(vma->start, vma->end, 1ULL << vma->page_shift) ||
-	    !valid_huge_list(vma) || vma->prot > (PROT_READ | PROT_WRITE | PROT_EXEC) ||
-	    vma->offset % SP_PAGE_SIZE || vma->protection_key < 0 || vma->protection_key > 15)
-		return sp_fail(err, EBADMSG, "the record of memory at 0x%" PRIx64 " is damaged",
-		               vma->start);
+	    !valid_list(vma, vma->huge, vma->n_huge, SP_HUGE_PAGE_SIZE) ||
+	    !valid_list(vma, vma->inherited, vma->n_inherited, SP_PAGE_SIZE) ||
+	    vma->prot > (PROT_READ | PROT_WRITE | PROT_EXEC) || vma->offset % SP_PAGE_SIZE ||
+	    vma->protection_key < 0 || vma->protection_key > 15)
+		return sp_fail_damaged(err, "impossible memory at 0x%" PRIx64, vma->start);
 	if (sp_vma_kind_maps_file(vma->kind) &&
 	    (vma->file == 0 || vma->file > build->checkpoint->files.count))
-		return sp_fail(err, EBADMSG,
-		               "the record of memory at 0x%" PRIx64 " names no file (%s)",
-		               vma->start, vma->path);
+		return sp_fail_damaged(err, "memory at 0x%" PRIx64 " of an unknown file (%s)",
+		                       vma->start, vma->path);
 	return 0;
 }
 
@@ -176,36 +182,41 @@ static uint64_t map_flags(const Sealpoint__Vma *vma)
 	return flags;
 }
 
+/*
+ * A heap that has grown step by step may be larger than all memory there is, but no mapping that is made at once
+ * (vm.overcommit_memory, proc_sys_vm(5)): it is made in steps again, which the kernel joins.
+ */
+#define MAP_STEP (256ULL << 20)
+
 static int map_vma(struct sp_vma_batch *batch, const Sealpoint__Vma *vma, struct sp_error *err)
 {
-	const struct sp_memory_build *build = batch->build;
-	bool file = sp_vma_kind_maps_file(vma->kind);
-	int prot, rc = sp_vma_fill_prot(build, vma, &prot, err);
+	bool file = sp_vma_kind_maps_file(vma->kind), steps = vma->kind == SP_VMA_ANONYMOUS;
+	uint64_t fd = (uint64_t)(file ? batch->build->fds[vma->file] : -1), size;
+	int prot, rc = sp_vma_fill_prot(batch->build, vma, &prot, err);
 
-	if (rc < 0)
+	for (uint64_t at = vma->start; at < vma->end && rc >= 0; at += size) {
+		size = steps && vma->end - at > MAP_STEP ? MAP_STEP : vma->end - at;
+		rc = sp_vma_batch_room(batch, err);
+		if (rc >= 0)
+			sp_vma_batch_add(batch, vma, "map", SP_CALL_MUST, SYS_mmap,
+			                 (uint64_t[6]){at, size, (uint64_t)prot, map_flags(vma), fd,
+			                               file ? vma->offset : 0});
+	}
+	return rc;
+}
+
+static int check_and_map(struct sp_vma_batch *batch, const Sealpoint__Vma *vma,
+                         struct sp_error *err)
+{
+	int rc = vma->kind == SP_VMA_VSYSCALL ? 0 : check_record(batch->build, vma, err);
+
+	if (rc || !sp_vma_is_made(vma) || vma->kind == SP_VMA_SYSTEM_V ||
+	    sp_vma_is_kept(batch->build, vma))
 		return rc;
-	sp_vma_batch_add(batch, vma, "map", SP_CALL_MUST, SYS_mmap,
-	                 (uint64_t[6]){vma->start, vma->end - vma->start, (uint64_t)prot,
-	                               map_flags(vma),
-	                               (uint64_t)(file ? build->fds[vma->file] : -1),
-	                               file ? vma->offset : 0});
-	return 0;
+	return map_vma(batch, vma, err);
 }
 
 int sp_memory_map(struct sp_memory_build *build, struct sp_error *err)
 {
-	sp_cleanup(sp_vma_batch_release) struct sp_vma_batch batch;
-	const Sealpoint__Vma *vma;
-	size_t index = 0;
-	int rc = 0;
-
-	sp_vma_batch_init(&batch, build);
-	while (rc == 0 && (vma = sp_next_vma(build, &index)) != NULL) {
-		if (vma->kind == SP_VMA_VSYSCALL)
-			continue;
-		rc = check_record(build, vma, err);
-		if (rc == 0 && sp_vma_is_made(vma))
-			rc = sp_vma_batch_room(&batch, err) ?: map_vma(&batch, vma, err);
-	}
-	return rc < 0 ? rc : sp_vma_batch_run(&batch, err);
+	return sp_vma_batch_all(build, check_and_map, err);
 }

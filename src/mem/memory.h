@@ -41,6 +41,10 @@ struct sp_memory_selection {
 	 * written, and a later layer or checkpoint replaces it.
 	 */
 	bool running;
+	/* Some of the pages may be in common with other processes, and stay so. */
+	bool shared;
+	/* Those that sp_memory_find_inherited() has found are COMMON: they are stored with the parent's. */
+	bool common;
 	/*
 	 * Not NULL: of `changed`, which must be given then, pages with contents that are better held
 	 * (track/hold.h) than read are not added but listed here, for sp_memory_save_listed().
@@ -69,8 +73,12 @@ struct sp_memory_list {
 int sp_memory_save(pid_t pid, const struct sp_array *vmas,
                    const struct sp_memory_selection *selection, struct sp_page_writer *writer,
                    uint32_t object, struct sp_error *err);
-/** True if changes of this mapping should rather be held than read while the program waits. */
-bool sp_memory_is_worth_holding(const struct sp_vma *vma, const struct sp_array *changed);
+/**
+ * True if changes of this mapping should rather be held than read while the program waits: they are a good part of it,
+ * or more than `most` bytes.
+ */
+bool sp_memory_is_worth_holding(const struct sp_vma *vma, const struct sp_array *changed,
+                                uint64_t most);
 /**
  * Adds pages that sp_memory_save() has listed, as contents from `source`, a source of the page store;
  * NULL: the process. Ranges of lower layers only.
@@ -78,6 +86,12 @@ bool sp_memory_is_worth_holding(const struct sp_vma *vma, const struct sp_array 
 int sp_memory_save_listed(pid_t pid, const struct sp_array *pages,
                           const struct sp_page_source *source, struct sp_page_writer *writer,
                           uint32_t object, struct sp_error *err);
+/**
+ * Notes in each VMA of a stopped process which pages it still has in common with its parent, which stands
+ * still too, since fork(2).
+ */
+int sp_memory_find_inherited(pid_t pid, const struct sp_array *vmas, pid_t parent,
+                             struct sp_error *err);
 /** Fills in the record of a VMA, after sp_memory_save(). Strings and lists stay owned by `vma`. */
 void sp_vma_to_record(const struct sp_vma *vma, pid_t pid, Sealpoint__Vma *record);
 
@@ -95,6 +109,13 @@ struct sp_memory_build {
 	const Sealpoint__Process *process;
 	struct sp_remote *remote; /* the stub */
 	const int *fds;           /* by OpenFile.id: number in the stub of the file to map */
+	/*
+	 * The parent's, which was filled before the stub was cloned from it; NULL: nothing of what the stub
+	 * has is kept.
+	 */
+	const struct sp_memory_build *parent;
+	/* Ascending: mappings that are kept, and pages in them that are filled already (inherit.c) */
+	struct sp_array kept, inherited;
 	/* Its mappings are among checkpoint->vmas[first_vma...end_vma); both 0: of them all. */
 	size_t first_vma, end_vma;
 	struct sp_log *log;
@@ -110,14 +131,28 @@ struct sp_memory_build {
 int sp_memory_find_free(const struct sp_checkpoint *checkpoint, uint64_t size, remote_addr *address,
                         struct sp_error *err);
 /**
- * Unmaps everything in the stub but `keep` (the temporary pages) and the parked vDSO. Unregisters
- * the rseq area that the stub has from sealpoint's C library. (map.c)
+ * Finds out which mappings of the parent the stub keeps because pages in them are to be shared. Ends with
+ * sp_memory_release(). (inherit.c)
+ */
+void sp_memory_plan_inherited(struct sp_memory_build *build);
+void sp_memory_release(struct sp_memory_build *build);
+/**
+ * Unmaps everything in the stub but `keep` (the temporary pages), the parked vDSO and what it keeps of its
+ * parent's. Unregisters the rseq area that the stub has from sealpoint's C library. (map.c)
  */
 int sp_memory_empty(struct sp_memory_build *build, struct sp_range keep, struct sp_error *err);
-/** Makes all mappings, writable for now where contents have to be filled in. (map.c) */
+/**
+ * Makes all mappings, writable for now where contents have to be filled in (map.c), but for segments of
+ * System V shared memory, which are attached next (attach.c).
+ */
 int sp_memory_map(struct sp_memory_build *build, struct sp_error *err);
+int sp_memory_attach(struct sp_memory_build *build, struct sp_error *err);
+/** Takes out of the mappings that were kept what is not to be shared. (inherit.c) */
+int sp_memory_drop_uninherited(struct sp_memory_build *build, struct sp_error *err);
 /** Fills in all contents; huge pages huge, holes holes. (fill.c) */
 int sp_memory_fill(struct sp_memory_build *build, struct sp_error *err);
+/** Maps those pages of files again that were mapped from the page cache. (resident.c) */
+int sp_memory_make_resident(struct sp_memory_build *build, struct sp_error *err);
 /** Final protection, protection keys, names, advice, guard pages, locks. (finish.c) */
 int sp_memory_finish(struct sp_memory_build *build, struct sp_error *err);
 /** Seals what was sealed: one mseal(2) per VMA, after everything else. (seal.c) */

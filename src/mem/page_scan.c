@@ -225,3 +225,39 @@ int sp_page_scan_walk(struct sp_page_scan *scan, struct sp_range range, sp_page_
 	}
 	return 0;
 }
+
+/* --- two processes --- */
+
+static bool is_common(uint64_t entry, uint64_t other)
+{
+	return entry & ENTRY_FRAME_MASK && entry & ENTRY_PRESENT && !(entry & ENTRY_FILE) &&
+	       other & ENTRY_PRESENT && !((entry ^ other) & ENTRY_FRAME_MASK);
+}
+
+int sp_page_scan_common(const struct sp_page_scan *scan, const struct sp_page_scan *other,
+                        struct sp_range range, sp_page_visitor visit, void *context,
+                        struct sp_error *err)
+{
+	uint64_t entries[2][ENTRIES_MAX];
+	int rc = 0;
+
+	while (range.start < range.end && !rc) {
+		size_t left = sp_range_size(range) / SP_PAGE_SIZE;
+		size_t count = left < ENTRIES_MAX ? left : ENTRIES_MAX, end;
+
+		rc = read_entries(scan, range.start, entries[0], count, err);
+		if (!rc)
+			rc = read_entries(other, range.start, entries[1], count, err);
+		for (size_t i = 0; i < count && !rc; i = end + 1) {
+			struct sp_range run = {range.start + i * SP_PAGE_SIZE, 0};
+
+			for (end = i; end < count && is_common(entries[0][end], entries[1][end]);)
+				end++;
+			run.end = range.start + end * SP_PAGE_SIZE;
+			if (end > i)
+				rc = visit(context, run, 0, err);
+		}
+		range.start += count * SP_PAGE_SIZE;
+	}
+	return rc;
+}

@@ -48,4 +48,12 @@ void sp_page_scan_close(struct sp_page_scan *scan);
 int sp_page_scan_walk(struct sp_page_scan *scan, struct sp_range range, sp_page_visitor visit,
                       void *context, struct sp_error *err);
 
+/**
+ * Visits the pages of a range that two processes have in common: present in both, at the same address, in the
+ * same frame, and not a file's. Their categories are not told (0). Without CAP_SYS_ADMIN there are none.
+ */
+int sp_page_scan_common(const struct sp_page_scan *scan, const struct sp_page_scan *other,
+                        struct sp_range range, sp_page_visitor visit, void *context,
+                        struct sp_error *err);
+
 #endif

@@ -160,3 +160,16 @@ int sp_vma_batch_run(struct sp_vma_batch *batch, struct sp_error *err)
 	sp_batch_begin(batch->build->remote);
 	return rc;
 }
+
+int sp_vma_batch_all(struct sp_memory_build *build, sp_vma_step *step, struct sp_error *err)
+{
+	sp_cleanup(sp_vma_batch_release) struct sp_vma_batch batch;
+	const Sealpoint__Vma *vma;
+	size_t index = 0;
+	int rc = 0;
+
+	sp_vma_batch_init(&batch, build);
+	while (rc == 0 && (vma = sp_next_vma(build, &index)) != NULL)
+		rc = sp_vma_batch_room(&batch, err) ?: step(&batch, vma, err);
+	return rc < 0 ? rc : sp_vma_batch_run(&batch, err);
+}

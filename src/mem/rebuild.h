@@ -18,6 +18,9 @@ static inline struct sp_range sp_vma_record_range(const Sealpoint__Vma *vma)
 /** Made by mmap(2) at restore, as opposed to vvar and vsyscall, which are the kernel's. */
 bool sp_vma_is_made(const Sealpoint__Vma *vma);
 
+/** Kept of what the stub has of its parent's: not made anew. */
+bool sp_vma_is_kept(const struct sp_memory_build *build, const Sealpoint__Vma *vma);
+
 /**
  * The mappings of the calling process, whose copy the stub is, from /proc/self/maps: ranges and
  * kinds, no flags. Release with sp_vma_list_release().
@@ -58,5 +61,11 @@ void sp_vma_batch_advise(struct sp_vma_batch *batch, const Sealpoint__Vma *vma,
                          enum sp_vma_call_policy policy);
 /** Runs what has gathered and judges every result. An mmap(2) must have returned its address. */
 int sp_vma_batch_run(struct sp_vma_batch *batch, struct sp_error *err);
+
+/** Adds the calls that a VMA needs, if any. There is room for those of one VMA. */
+typedef int sp_vma_step(struct sp_vma_batch *batch, const Sealpoint__Vma *vma,
+                        struct sp_error *err);
+/** One step of rebuilding: takes it for all VMAs of the process, in ascending order, and runs the calls. */
+int sp_vma_batch_all(struct sp_memory_build *build, sp_vma_step *step, struct sp_error *err);
 
 #endif

@@ -27,8 +27,6 @@ static const struct {
 	const char *what;
 	const char *remedy;
 } special_mappings[] = {
-        {"/[aio]", "an asynchronous I/O context",
-         "let the program call io_destroy(2) before the dump"},
         {"anon_inode:[io_uring]", "an io_uring",
          "let the program close it, or start the program with io_uring switched off"},
         {"anon_inode:[perf_event]", "a perf event buffer", "stop the profiler before the dump"},
@@ -37,8 +35,8 @@ static const struct {
          "let the program unmap it before the dump"},
         {"[uprobes]", "the code page of a user-space probe",
          "remove the probes and start the program again"},
-        {"socket:", "a socket's packet ring", "let the program close the socket before the dump"},
-        {"/SYSV", "System V shared memory", "let the program detach it (shmdt(2)) before the dump"},
+        {"socket:", "a ring of packets, or what a TCP socket receives into (TCP_ZEROCOPY_RECEIVE)",
+         "let the program unmap it before the dump"},
 };
 
 static int refuse(pid_t pid, const struct sp_vma *vma, const char *what, const char *remedy,
@@ -98,6 +96,7 @@ struct process_memory {
 	pid_t pid;
 	int fd;       /* /proc/PID/mem: reads PROT_NONE memory too, but slower */
 	bool running; /* pages may vanish */
+	bool shared;  /* pages may be in common with other processes */
 };
 
 static int read_forced(const struct process_memory *memory, uint64_t from, void *buffer,
@@ -124,13 +123,23 @@ static int read_forced(const struct process_memory *memory, uint64_t from, void 
 	return 0;
 }
 
+/*
+ * Faster, but not for pages that are in common since fork(2): process_vm_readv(2) pins what it reads, and to pin
+ * such a page the kernel makes a copy of it first, which the process keeps.
+ */
+static ssize_t read_pinned(const struct process_memory *memory, const struct iovec *local,
+                           const struct iovec *remote, size_t count)
+{
+	return memory->shared ? 0 : process_vm_readv(memory->pid, local, 1, remote, count, 0);
+}
+
 static int read_process(void *context, uint64_t offset, void *buffer, size_t size,
                         struct sp_error *err)
 {
 	const struct process_memory *memory = context;
 	struct iovec local = {buffer, size};
 	struct iovec remote = {(void *)(uintptr_t)offset, size};
-	ssize_t got = process_vm_readv(memory->pid, &local, 1, &remote, 1, 0);
+	ssize_t got = read_pinned(memory, &local, &remote, 1);
 	size_t done = got < 0 ? 0 : (size_t)got;
 
 	return read_forced(memory, offset + done, (char *)buffer + done, size - done, err);
@@ -158,7 +167,7 @@ static int read_process_parts(void *context, const struct sp_range *parts, size_
 			                           sp_range_size(parts[done + i])};
 			local.iov_len += remote[i].iov_len;
 		}
-		got = process_vm_readv(memory->pid, &local, 1, remote, asked, 0);
+		got = read_pinned(memory, &local, remote, asked);
 		for (; asked > 0 && got >= (ssize_t)(size + sp_range_size(parts[done])); asked--)
 			size += sp_range_size(parts[done++]);
 		to += size;
@@ -182,8 +191,9 @@ static void release_process(void *context)
 	free(memory);
 }
 
-static int add_process_source(struct sp_page_writer *writer, pid_t pid, bool running,
-                              uint32_t *source, struct sp_error *err)
+static int add_process_source(struct sp_page_writer *writer, pid_t pid,
+                              const struct sp_memory_selection *selection, uint32_t *source,
+                              struct sp_error *err)
 {
 	struct process_memory *memory;
 	int fd = sp_proc_open(pid, "mem", O_RDONLY, err);
@@ -191,7 +201,7 @@ static int add_process_source(struct sp_page_writer *writer, pid_t pid, bool run
 	if (fd < 0)
 		return fd;
 	memory = sp_alloc(sizeof(*memory));
-	*memory = (struct process_memory){pid, fd, running};
+	*memory = (struct process_memory){pid, fd, selection->running, selection->shared};
 	*source = sp_page_writer_add_source(
 	        writer, (struct sp_page_source){.read = read_process,
 	                                        .read_parts = read_process_parts,
@@ -216,7 +226,8 @@ struct saver {
  * driven from, and small. And to hold a mapping takes a step for each of its pages, ten times shorter
  * than to read one: that is not worth it for a few.
  */
-bool sp_memory_is_worth_holding(const struct sp_vma *vma, const struct sp_array *changed)
+bool sp_memory_is_worth_holding(const struct sp_vma *vma, const struct sp_array *changed,
+                                uint64_t most)
 {
 	uint64_t size = 0;
 
@@ -227,11 +238,9 @@ bool sp_memory_is_worth_holding(const struct sp_vma *vma, const struct sp_array 
 
 		if (part.start >= vma->range.end)
 			break;
-		part.start = part.start > vma->range.start ? part.start : vma->range.start;
-		part.end = part.end < vma->range.end ? part.end : vma->range.end;
-		size += sp_range_size(part);
+		size += sp_range_size(sp_range_within(part, vma->range));
 	}
-	return size >= sp_range_size(vma->range) / 8;
+	return size > most || size >= sp_range_size(vma->range) / 8;
 }
 
 static void list_run(struct saver *saver)
@@ -272,6 +281,30 @@ static int append(struct saver *saver, struct sp_range range, enum sp_page_state
 	}
 	saver->run.range.end = range.end;
 	return 0;
+}
+
+/* Pages of one state, of which those that are the parent's are stored with that. */
+static int append_contents(struct saver *saver, struct sp_range range, enum sp_page_state state,
+                           struct sp_error *err)
+{
+	const struct sp_array *common = &saver->vma->inherited;
+	size_t index = sp_ranges_search(common, range.start);
+	int rc = 0;
+
+	if (state != SP_PAGE_DATA || !saver->selection->common)
+		return append(saver, range, state, err);
+	for (; range.start < range.end && rc >= 0; index++) {
+		struct sp_range next = {range.end, range.end};
+
+		if (index < common->count)
+			next = *(struct sp_range *)sp_array_at(common, index);
+		next = sp_range_within(next, range);
+		rc = append(saver, (struct sp_range){range.start, next.start}, state, err);
+		if (rc >= 0)
+			rc = append(saver, next, SP_PAGE_COMMON, err);
+		range.start = next.end;
+	}
+	return rc;
 }
 
 static enum sp_page_state page_state(const struct sp_vma *vma, uint64_t categories)
@@ -321,11 +354,7 @@ static struct sp_range current_part(const struct walk *walk)
 
 	if (walk->index < walk->parts->count)
 		part = *(struct sp_range *)sp_array_at(walk->parts, walk->index);
-	part.start = part.start < vma.start ? vma.start
-	             : part.start > vma.end ? vma.end
-	                                    : part.start;
-	part.end = part.end < vma.end ? part.end : vma.end;
-	return part;
+	return sp_range_within(part, vma);
 }
 
 /* The pages between two parts. */
@@ -374,7 +403,7 @@ static int visit_pages(void *context, struct sp_range run, uint64_t categories,
 		piece.end = part.end < run.end ? part.end : run.end;
 		if (is_transparent_huge(saver->vma, categories))
 			note_huge(saver->vma, piece);
-		rc = append(saver, piece, page_state(saver->vma, categories), err);
+		rc = append_contents(saver, piece, page_state(saver->vma, categories), err);
 		walk->next = piece.end;
 		walk->index += piece.end == part.end;
 	}
@@ -414,7 +443,7 @@ static int save_parts(struct saver *saver, const struct sp_array *parts, struct 
 static bool has_pages(const struct sp_vma *vma)
 {
 	return vma->kind != SP_VMA_VVAR && vma->kind != SP_VMA_VSYSCALL &&
-	       vma->kind != SP_VMA_DEVICE;
+	       vma->kind != SP_VMA_DEVICE && vma->kind != SP_VMA_ASYNC_IO;
 }
 
 static int save_vma(struct saver *saver, struct sp_page_scan *scan, struct sp_error *err)
@@ -435,8 +464,8 @@ static int save_vma(struct saver *saver, struct sp_page_scan *scan, struct sp_er
 	if (!has_pages(vma))
 		return 0;
 	saver->run = (struct sp_page_run){{vma->range.start, vma->range.start}, SP_PAGE_HOLE};
-	saver->listing =
-	        aside || (selection->list && sp_memory_is_worth_holding(vma, selection->changed));
+	saver->listing = aside || (selection->list &&
+	                           sp_memory_is_worth_holding(vma, selection->changed, UINT64_MAX));
 	rc = save_parts(saver, selection->changed ? selection->changed : &whole, scan, err);
 	if (aside)
 		sp_ranges_normalize(&vma->huge);
@@ -460,11 +489,12 @@ static int save_all(struct saver *saver, pid_t pid, const struct sp_array *vmas,
 	return 0;
 }
 
+static const struct sp_memory_selection everything;
+
 int sp_memory_save(pid_t pid, const struct sp_array *vmas,
                    const struct sp_memory_selection *selection, struct sp_page_writer *writer,
                    uint32_t object, struct sp_error *err)
 {
-	static const struct sp_memory_selection everything;
 	struct saver saver = {
 	        .selection = selection ? selection : &everything,
 	        .writer = writer,
@@ -475,7 +505,7 @@ int sp_memory_save(pid_t pid, const struct sp_array *vmas,
 
 	if (rc < 0)
 		return rc;
-	rc = add_process_source(writer, pid, saver.selection->running, &saver.source, err);
+	rc = add_process_source(writer, pid, saver.selection, &saver.source, err);
 	return rc < 0 ? rc : save_all(&saver, pid, vmas, &scan, err);
 }
 
@@ -518,7 +548,7 @@ int sp_memory_save_listed(pid_t pid, const struct sp_array *pages,
 	if (source)
 		number = sp_page_writer_add_source(writer, *source);
 	else
-		rc = add_process_source(writer, pid, false, &number, err);
+		rc = add_process_source(writer, pid, &everything, &number, err);
 	for (size_t i = 0; i < pages->count && rc == 0; i++)
 		rc = sp_page_writer_add(writer, object, *(struct sp_range *)sp_array_at(pages, i),
 		                        SP_PAGE_DATA, number, err);
@@ -544,4 +574,6 @@ void sp_vma_to_record(const struct sp_vma *vma, pid_t pid, Sealpoint__Vma *recor
 	/* struct sp_range is a pair of addresses, which is what the record wants. */
 	record->huge = vma->huge.items;
 	record->n_huge = vma->huge.count * 2;
+	record->inherited = vma->inherited.items;
+	record->n_inherited = vma->inherited.count * 2;
 }

@@ -207,7 +207,7 @@ static int read_images(const struct sp_memory_build *build, const Sealpoint__Vma
 	int rc;
 
 	if (size > 1 << 20)
-		return sp_fail(err, EBADMSG, "a vDSO of %" PRIu64 " KiB is not one", size >> 10);
+		return sp_fail_damaged(err, "a vDSO of %" PRIu64 " KiB", size >> 10);
 	*saved = sp_alloc(size);
 	*present = sp_alloc(sp_range_size(build->parked_vdso));
 	rc = sp_page_store_read(build->checkpoint->pages, build->process->memory_object,

@@ -78,6 +78,7 @@ static int parse_header(const char *line, struct sp_vma *vma)
 	vma->page_shift = SP_PAGE_SHIFT;
 	vma->path = sp_strdup(path);
 	vma->huge = SP_ARRAY_OF(struct sp_range);
+	vma->inherited = SP_ARRAY_OF(struct sp_range);
 	return 0;
 }
 
@@ -137,8 +138,9 @@ static enum sp_vma_kind classify(const struct sp_vma *vma)
 
 	if (path[0] == '\0' || path[0] == '[')
 		return classify_special(path, vma->flags);
-	if (path[0] != '/' || (vma->flags & SP_VMA_IO) || starts_with(path, "/[aio]") ||
-	    starts_with(path, "/secretmem"))
+	if (vma->dev_major == 0 && starts_with(path, "/[aio]"))
+		return SP_VMA_ASYNC_IO;
+	if (path[0] != '/' || (vma->flags & SP_VMA_IO) || starts_with(path, "/secretmem"))
 		return SP_VMA_DEVICE;
 	/*
 	 * Files that the kernel made for a mapping without one live on a file system without a
@@ -148,6 +150,8 @@ static enum sp_vma_kind classify(const struct sp_vma *vma)
 		return shared ? SP_VMA_SHARED_ANON : SP_VMA_HUGETLB;
 	if (vma->dev_major == 0 && shared && strcmp(path, "/dev/zero (deleted)") == 0)
 		return SP_VMA_SHARED_ANON;
+	if (vma->dev_major == 0 && starts_with(path, "/SYSV") && ends_with(path, " (deleted)"))
+		return SP_VMA_SYSTEM_V;
 	return shared ? SP_VMA_FILE_SHARED : SP_VMA_FILE_PRIVATE;
 }
 
@@ -265,6 +269,7 @@ void sp_vma_list_release(struct sp_array *vmas)
 		free(vma->path);
 		free(vma->name);
 		sp_array_release(&vma->huge);
+		sp_array_release(&vma->inherited);
 	}
 	sp_array_release(vmas);
 }
@@ -287,6 +292,8 @@ const char *sp_vma_kind_name(enum sp_vma_kind kind)
 	        [SP_VMA_VVAR] = "vvar",
 	        [SP_VMA_VSYSCALL] = "vsyscall",
 	        [SP_VMA_DEVICE] = "device",
+	        [SP_VMA_SYSTEM_V] = "System V",
+	        [SP_VMA_ASYNC_IO] = "asynchronous I/O",
 	};
 
 	return (unsigned)kind < SP_VMA_KINDS && names[kind] ? names[kind] : "unknown";

@@ -23,6 +23,7 @@ struct sp_vma {
 	char *name;           /* name of an anonymous mapping, or NULL; owned */
 	uint32_t file;        /* OpenFile.id; set by the engine when the file has been saved */
 	struct sp_array huge; /* struct sp_range: transparent huge pages; set by sp_memory_save() */
+	struct sp_array inherited; /* struct sp_range; set by sp_memory_find_inherited() */
 };
 
 /**

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "proc/file.h"
+#include "proc/status.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -34,4 +35,21 @@ int sp_children_read(pid_t pid, struct sp_array *children, struct sp_error *err)
 		if (atoi(entry->d_name) > 0)
 			read_thread(pid, atoi(entry->d_name), children);
 	return 0;
+}
+
+bool sp_is_of_tree(pid_t id, pid_t root)
+{
+	while (id > 0) {
+		sp_cleanup_free char *status = NULL;
+		uint64_t process, parent;
+
+		if (sp_status_read(id, id, &status, NULL) ||
+		    sp_status_number(status, "Tgid", 10, &process, NULL) ||
+		    sp_status_number(status, "PPid", 10, &parent, NULL))
+			return false;
+		if ((pid_t)process == root)
+			return true;
+		id = (pid_t)parent;
+	}
+	return false;
 }

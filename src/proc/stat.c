@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Numbers of the fields as proc_pid_stat(5) counts them, from 1. */
@@ -19,6 +20,7 @@ enum {
 	FIELD_PGRP = 5,
 	FIELD_SESSION = 6,
 	FIELD_TTY = 7,
+	FIELD_FOREGROUND = 8,
 	FIELD_FLAGS = 9,
 	FIELD_START_TIME = 22,
 	FIELD_START_CODE = 26,
@@ -67,6 +69,7 @@ int sp_stat_parse(const char *text, struct sp_stat *stat, struct sp_error *err)
 	stat->pgrp = (int32_t)fields[FIELD_PGRP];
 	stat->session = (int32_t)fields[FIELD_SESSION];
 	stat->tty = (int32_t)fields[FIELD_TTY];
+	stat->foreground = (int32_t)fields[FIELD_FOREGROUND];
 	stat->flags = (uint32_t)fields[FIELD_FLAGS];
 	stat->exit_signal = (int32_t)fields[FIELD_EXIT_SIGNAL];
 	stat->exit_code = (int32_t)fields[FIELD_EXIT_CODE];
@@ -90,6 +93,37 @@ int sp_stat_read(pid_t pid, pid_t tid, struct sp_stat *stat, struct sp_error *er
 	int rc = sp_proc_read_thread(pid, tid, "stat", &text, NULL, err);
 
 	return rc < 0 ? rc : sp_stat_parse(text, stat, err);
+}
+
+int sp_stat_read_process(pid_t pid, struct sp_stat *stat, struct sp_error *err)
+{
+	sp_cleanup_free char *text = NULL;
+	int rc = sp_proc_read(pid, "stat", &text, NULL, err);
+
+	return rc < 0 ? rc : sp_stat_parse(text, stat, err);
+}
+
+static bool is_living(pid_t pid, pid_t tid)
+{
+	struct sp_stat stat;
+
+	return !sp_stat_read(pid, tid, &stat, NULL) && !sp_stat_has_ended(&stat);
+}
+
+pid_t sp_living_thread(pid_t pid)
+{
+	sp_cleanup_dir DIR *tasks = NULL;
+	struct dirent *entry;
+	char path[64];
+
+	if (is_living(pid, pid))
+		return pid;
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	tasks = opendir(path);
+	while (tasks && (entry = readdir(tasks)))
+		if (atoi(entry->d_name) > 0 && is_living(pid, atoi(entry->d_name)))
+			return atoi(entry->d_name);
+	return pid;
 }
 
 struct sp_process_name sp_process_name(pid_t pid)

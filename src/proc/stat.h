@@ -17,13 +17,10 @@ struct sp_stat {
 	char state;    /* R, S, D, T, t, Z, X, I */
 	int32_t ppid, pgrp, session;
 	int32_t tty;         /* device number of the controlling terminal; 0: none */
+	int32_t foreground;  /* the process group that has that terminal; -1: none */
 	uint32_t flags;      /* PF_* */
 	int32_t exit_signal; /* that its parent gets at its end; 0: none; -1: not the leader */
-	/*
-	 * Needs PTRACE_MODE_READ: of one that has ended, what wait(2) gives; of one that is stopped,
-	 * the signal, until wait(2) has told it.
-	 */
-	int32_t exit_code;
+	int32_t exit_code; /* needs PTRACE_MODE_READ: of one that has ended, as wait(2) gives it */
 	uint64_t start_time; /* clock ticks since boot: with the pid, the identity of a process */
 	uint64_t start_code, end_code, start_stack;
 	uint64_t start_data, end_data, start_brk;
@@ -44,8 +41,16 @@ static inline bool sp_stat_has_ended(const struct sp_stat *stat)
  * understood.
  */
 int sp_stat_read(pid_t pid, pid_t tid, struct sp_stat *stat, struct sp_error *err);
+/** The same of a process as a whole: `exit_code` is what its parent will hear, not how the main thread has ended. */
+int sp_stat_read_process(pid_t pid, struct sp_stat *stat, struct sp_error *err);
 /** The same from a text. */
 int sp_stat_parse(const char *text, struct sp_stat *stat, struct sp_error *err);
+
+/**
+ * The thread of a process by whose id /proc and system calls show what all its threads have in common:
+ * the main one, or, where that has ended before the others, one of these. `pid` if all have ended.
+ */
+pid_t sp_living_thread(pid_t pid);
 
 /** "process 4242 (redis-server)": how messages name a process; without its name when it is gone. */
 struct sp_process_name {

@@ -14,6 +14,7 @@ void sp_batch_begin(struct sp_remote *remote)
 	sp_array_clear(&remote->calls);
 	sp_array_clear(&remote->labels);
 	sp_array_clear(&remote->data);
+	remote->calls_run = 0;
 	remote->data_written = 0;
 }
 
@@ -64,7 +65,7 @@ remote_addr sp_batch_string(struct sp_remote *remote, const char *text)
 
 bool sp_batch_nearly_full(const struct sp_remote *remote)
 {
-	return remote->calls.count > SP_REMOTE_CALLS_MAX / 4 * 3 ||
+	return remote->calls.count - remote->calls_run > SP_REMOTE_CALLS_MAX / 4 * 3 ||
 	       remote->data.count > sp_remote_data_capacity(remote) / 4 * 3;
 }
 
@@ -99,23 +100,24 @@ static int write_data(struct sp_remote *remote, struct sp_error *err)
 	                       err);
 }
 
-/* One stop for all calls. */
-static int run_together(struct sp_remote *remote, struct sp_error *err)
+/* One stop for all calls from `first` on. */
+static int run_together(struct sp_remote *remote, size_t first, struct sp_error *err)
 {
-	size_t size = remote->calls.count * sizeof(struct sp_call);
+	size_t count = remote->calls.count - first, size = count * sizeof(struct sp_call);
 	remote_addr calls = sp_remote_calls_address(remote);
-	int rc = sp_remote_write(remote, calls, remote->calls.items, size, err);
+	int rc = sp_remote_write(remote, calls, call_at(remote, first), size, err);
 
 	if (!rc)
-		rc = sp_remote_run_batch(remote, remote->calls.count, err);
+		rc = sp_remote_run_batch(remote, count, err);
 	if (!rc)
-		rc = sp_process_read(remote->process->pid, calls, remote->calls.items, size, err);
+		rc = sp_process_read(sp_process_living(remote->process), calls,
+		                     call_at(remote, first), size, err);
 	return rc;
 }
 
-static int run_one_by_one(struct sp_remote *remote, struct sp_error *err)
+static int run_one_by_one(struct sp_remote *remote, size_t first, struct sp_error *err)
 {
-	for (size_t i = 0; i < remote->calls.count; i++) {
+	for (size_t i = first; i < remote->calls.count; i++) {
 		int rc = sp_remote_run_alone(remote, call_at(remote, i), err);
 
 		if (rc || has_failed(call_at(remote, i)))
@@ -125,9 +127,9 @@ static int run_one_by_one(struct sp_remote *remote, struct sp_error *err)
 }
 
 /* Names the first call that failed and was not allowed to. */
-static int check_results(const struct sp_remote *remote, struct sp_error *err)
+static int check_results(const struct sp_remote *remote, size_t first, struct sp_error *err)
 {
-	for (size_t i = 0; i < remote->calls.count; i++) {
+	for (size_t i = first; i < remote->calls.count; i++) {
 		const struct sp_call *call = call_at(remote, i);
 
 		if (has_failed(call))
@@ -137,34 +139,47 @@ static int check_results(const struct sp_remote *remote, struct sp_error *err)
 	return 0;
 }
 
+static int check_room(const struct sp_remote *remote, size_t first, struct sp_error *err)
+{
+	size_t count = remote->calls.count - first;
+
+	if (count <= SP_REMOTE_CALLS_MAX && remote->data.count <= sp_remote_data_capacity(remote))
+		return 0;
+	return sp_fail(err, E2BIG,
+	               "a batch of %zu calls and %zu bytes does not fit (to %s of process %d)",
+	               count, remote->data.count, label_at(remote, first), remote->process->pid);
+}
+
 int sp_batch_run(struct sp_remote *remote, struct sp_error *err)
 {
+	size_t first = remote->calls_run;
 	int rc;
 
-	if (!remote->calls.count)
+	if (first == remote->calls.count)
 		return 0;
-	if (remote->calls.count > SP_REMOTE_CALLS_MAX ||
-	    remote->data.count > sp_remote_data_capacity(remote))
-		return sp_fail(
-		        err, E2BIG,
-		        "a batch of %zu calls and %zu bytes does not fit (to %s of process %d)",
-		        remote->calls.count, remote->data.count, label_at(remote, 0),
-		        remote->process->pid);
-	rc = write_data(remote, err);
+	/* Those behind one that fails never run. */
+	remote->calls_run = remote->calls.count;
+	remote->batches++;
+	rc = check_room(remote, first, err);
 	if (!rc)
-		rc = remote->one_by_one ? run_one_by_one(remote, err) : run_together(remote, err);
-	return rc ? rc : check_results(remote, err);
+		rc = write_data(remote, err);
+	if (!rc)
+		rc = remote->one_by_one ? run_one_by_one(remote, first, err)
+		                        : run_together(remote, first, err);
+	return rc ? rc : check_results(remote, first, err);
+}
+
+int sp_batch_flush(struct sp_remote *remote, struct sp_error *err)
+{
+	int rc = sp_batch_run(remote, err);
+
+	sp_batch_begin(remote);
+	return rc;
 }
 
 int sp_batch_make_room(struct sp_remote *remote, struct sp_error *err)
 {
-	int rc;
-
-	if (!sp_batch_nearly_full(remote))
-		return 0;
-	rc = sp_batch_run(remote, err);
-	sp_batch_begin(remote);
-	return rc;
+	return sp_batch_nearly_full(remote) ? sp_batch_flush(remote, err) : 0;
 }
 
 int64_t sp_batch_result(const struct sp_remote *remote, size_t index)
@@ -175,23 +190,17 @@ int64_t sp_batch_result(const struct sp_remote *remote, size_t index)
 int sp_batch_read(struct sp_remote *remote, remote_addr from, void *buffer, size_t size,
                   struct sp_error *err)
 {
-	return sp_process_read(remote->process->pid, from, buffer, size, err);
+	return sp_process_read(sp_process_living(remote->process), from, buffer, size, err);
 }
 
-/* Forgets the calls of a batch that has run. The data area stays: it may hold arguments. */
-static void forget_calls(struct sp_remote *remote)
-{
-	sp_array_clear(&remote->calls);
-	sp_array_clear(&remote->labels);
-}
-
-static int run_single(struct sp_remote *remote, size_t index, int64_t *result, struct sp_error *err)
+/* Runs the call that was added last, behind all that have not run yet, and forgets it. */
+static int run_last(struct sp_remote *remote, size_t index, int64_t *result, struct sp_error *err)
 {
 	int rc = sp_batch_run(remote, err);
 
 	if (!rc && result)
 		*result = sp_batch_result(remote, index);
-	forget_calls(remote);
+	remote->calls_run = remote->calls.count = remote->labels.count = index;
 	return rc;
 }
 
@@ -199,20 +208,16 @@ int sp_remote_call(struct sp_remote *remote, int64_t *result, struct sp_error *e
                    const char *label, long number, uint64_t a0, uint64_t a1, uint64_t a2,
                    uint64_t a3, uint64_t a4, uint64_t a5)
 {
-	size_t index;
+	size_t index = sp_batch_call(remote, label, number, a0, a1, a2, a3, a4, a5);
 
-	forget_calls(remote);
-	index = sp_batch_call(remote, label, number, a0, a1, a2, a3, a4, a5);
-	return run_single(remote, index, result, err);
+	return run_last(remote, index, result, err);
 }
 
 int sp_remote_try(struct sp_remote *remote, int64_t *result, struct sp_error *err,
                   const char *label, long number, uint64_t a0, uint64_t a1, uint64_t a2,
                   uint64_t a3, uint64_t a4, uint64_t a5)
 {
-	size_t index;
+	size_t index = sp_batch_try(remote, label, number, a0, a1, a2, a3, a4, a5);
 
-	forget_calls(remote);
-	index = sp_batch_try(remote, label, number, a0, a1, a2, a3, a4, a5);
-	return run_single(remote, index, result, err);
+	return run_last(remote, index, result, err);
 }

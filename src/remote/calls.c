@@ -52,6 +52,21 @@ static bool is_event(int status)
 }
 
 /*
+ * Where a user's queue of signals is full, the kernel does not note who has sent one: it looks like kill(2) by nobody. The
+ * driver has sent such a one itself if it is where it sends one.
+ */
+static bool is_own(const struct sp_remote *remote, const siginfo_t *info)
+{
+	struct user_regs_struct general;
+
+	if (info->si_code == SI_TKILL)
+		return info->si_pid == remote->process->pid;
+	return info->si_code == SI_USER && !info->si_pid &&
+	       !sp_general_get(remote->driver->tid, &general, NULL) &&
+	       sp_instruction_pointer(&general) == remote->code + sp_runner_stop_offset();
+}
+
+/*
  * The signal that ends batches, but sent by somebody else: the program which the stub is to become
  * must get it. In a dump there is no need: the program ignores the signal that was chosen.
  */
@@ -63,8 +78,7 @@ static int keep_foreign(struct sp_remote *remote, int status, struct sp_error *e
 		return 0;
 	if (ptrace(PTRACE_GETSIGINFO, remote->driver->tid, 0, &info) < 0)
 		return refuse_dead(remote, err);
-	if ((info.si_code != SI_TKILL || info.si_pid != remote->process->pid) &&
-	    !remote->foreign.si_signo)
+	if (!is_own(remote, &info) && !remote->foreign.si_signo)
 		remote->foreign = info;
 	return 0;
 }

@@ -58,8 +58,8 @@ int sp_driver_write_frame(struct sp_remote *remote, struct sp_error *err)
 	if (!size)
 		return sp_fail(err, EOVERFLOW, "the extended state of thread %d is too large",
 		               remote->driver->tid);
-	return sp_process_write_forced(remote->process->pid, frame - SP_FRAME_HEAD, buffer,
-	                               SP_FRAME_HEAD + size, err);
+	return sp_process_write_forced(sp_process_living(remote->process), frame - SP_FRAME_HEAD,
+	                               buffer, SP_FRAME_HEAD + size, err);
 }
 
 static bool is_under_seccomp(const struct sp_remote *remote)

@@ -233,13 +233,15 @@ static remote_addr lowest_in(const struct sp_process *process, struct sp_range r
 static void find_frame(const struct sp_process *process, const struct sp_array *maps,
                        size_t slot_size, struct sp_foothold *foothold)
 {
+	remote_addr known = foothold->frame;
+
 	foothold->frame = 0;
 	for (size_t i = 0; i < maps->count; i++) {
 		const struct sp_map *map = sp_array_at(maps, i);
 		remote_addr main_pointer =
 		        sp_stack_pointer(&sp_process_leader(process)->raw.general);
 		struct stack stack = {
-		        .pid = process->pid,
+		        .pid = sp_process_living(process),
 		        .range = map->range,
 		        .lowest = lowest_in(process, map->range),
 		        .zeros_are_free = sp_range_contains(map->range, main_pointer),
@@ -247,6 +249,10 @@ static void find_frame(const struct sp_process *process, const struct sp_array *
 
 		if (!map->main_stack)
 			continue;
+		if (sp_range_contains(map->range, known)) {
+			foothold->frame = known;
+			return;
+		}
 		if (i)
 			stack.below = ((struct sp_map *)sp_array_at(maps, i - 1))->range.end;
 		foothold->main_thread_elsewhere = !stack.zeros_are_free;
@@ -312,15 +318,18 @@ static int find_gap(const struct sp_array *maps, struct sp_foothold *foothold, s
 			return 0;
 		}
 	}
-	return sp_fail(err, ENOMEM, "the address space has no gap of %llu KiB",
-	               SP_FOOTHOLD_GAP_SIZE >> 10);
+	return sp_fail(
+	        err, ENOMEM,
+	        "its address space has no gap of %llu KiB, which are needed for a moment; let "
+	        "the program reserve less of it",
+	        SP_FOOTHOLD_GAP_SIZE >> 10);
 }
 
 int sp_foothold_confirm(const struct sp_process *process, size_t slot_size,
                         struct sp_foothold *foothold, struct sp_error *err)
 {
 	sp_cleanup_array struct sp_array maps = SP_ARRAY_OF(struct sp_map);
-	pid_t pid = process->pid;
+	pid_t pid = sp_process_living(process);
 	int rc = sp_maps_read(pid, &maps, err);
 
 	if (rc)

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/io.h"
+#include "base/kernel_abi.h"
 #include "proc/file.h"
 #include "proc/stat.h"
 #include "proc/status.h"
@@ -20,6 +21,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/pidfd.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -40,6 +42,16 @@ struct sp_thread *sp_process_add_thread(struct sp_process *process, pid_t tid)
 	thread->tid = tid;
 	sp_array_append(&process->threads, &thread);
 	return thread;
+}
+
+int sp_process_duplicate(const struct sp_process *process, int number)
+{
+	sp_cleanup_close int thread = -1;
+
+	if (!sp_process_leader_has_ended(process))
+		return pidfd_getfd(process->pidfd, number, 0);
+	thread = pidfd_open(process->living, SP_PIDFD_THREAD);
+	return thread < 0 ? -1 : pidfd_getfd(thread, number, 0);
 }
 
 /* --- threads that end meanwhile --- */
@@ -85,18 +97,25 @@ void sp_process_wait_a_little(const struct sp_process *process, unsigned *round)
 bool sp_thread_is_ending(pid_t pid, pid_t tid)
 {
 	struct sp_stat stat;
+	int rc = sp_stat_read(pid, tid, &stat, NULL);
 
-	return sp_stat_read(pid, tid, &stat, NULL) || stat.flags & SP_PF_EXITING;
+	/* What cannot be read for want of descriptors or memory of our own is still there. */
+	if (rc)
+		return rc == -ENOENT || rc == -ESRCH;
+	return stat.flags & SP_PF_EXITING;
 }
 
 bool sp_process_is_ending(const struct sp_process *process)
 {
 	sp_cleanup_free char *status = NULL;
 	uint64_t pending = 0;
+	int rc;
 
-	if (sp_thread_is_ending(process->pid, process->pid) ||
-	    sp_status_read(process->pid, process->pid, &status, NULL))
+	if (sp_thread_is_ending(process->pid, sp_process_living(process)))
 		return true;
+	rc = sp_status_read(process->pid, sp_process_living(process), &status, NULL);
+	if (rc)
+		return rc == -ENOENT || rc == -ESRCH;
 	return !sp_status_number(status, "SigPnd", 16, &pending, NULL) &&
 	       pending >> (SIGKILL - 1) & 1;
 }
@@ -172,7 +191,9 @@ static void reap(const struct sp_process *process)
 			collect(tid);
 	}
 	for (size_t i = process->threads.count; i-- > 0;)
-		collect(sp_process_thread(process, i)->tid);
+		if (sp_process_thread(process, i)->tid != process->pid)
+			collect(sp_process_thread(process, i)->tid);
+	collect(process->pid);
 }
 
 void sp_process_release(struct sp_process *process, enum sp_release how)

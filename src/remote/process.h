@@ -30,9 +30,11 @@ struct sp_thread {
 
 struct sp_process {
 	pid_t pid;
+	pid_t living; /* see sp_process_living(); 0: the leader */
 	int pidfd;
-	struct sp_array threads; /* struct sp_thread *; [0] is the leader */
-	bool group_stopped;      /* it was stopped by a signal (SIGSTOP, ...) when we came */
+	struct sp_array
+	        threads; /* struct sp_thread *; [0] is the leader, or if that has ended another */
+	bool group_stopped;  /* it was stopped by a signal (SIGSTOP, ...) when we came */
 	uint64_t stopped_ns; /* sp_now_ns() when the first thread was interrupted; 0 when none is */
 	struct sp_collector *collector; /* NULL: none was needed */
 	bool watched;                   /* seized, and running: see sp_process_watch() */
@@ -92,6 +94,24 @@ static inline struct sp_thread *sp_process_leader(const struct sp_process *proce
 	return sp_process_thread(process, 0);
 }
 
+/**
+ * By this id /proc and system calls show what its threads have in common: its own, or that of a thread
+ * that lives when the main thread has ended before the others.
+ */
+static inline pid_t sp_process_living(const struct sp_process *process)
+{
+	return process->living ? process->living : process->pid;
+}
+static inline bool sp_process_leader_has_ended(const struct sp_process *process)
+{
+	return sp_process_living(process) != process->pid;
+}
+
+/** The same open file as its descriptor `number`, as pidfd_getfd(2) gives it; -1 with errno. */
+int sp_process_duplicate(const struct sp_process *process, int number);
+
+/** True if the process has ended, with all its threads. */
+bool sp_process_is_gone(int pidfd);
 /** True if the process has ended, or is about to because somebody has killed it. */
 bool sp_process_is_ending(const struct sp_process *process);
 

@@ -193,6 +193,7 @@ int sp_process_check(pid_t pid, struct sp_error *err)
 {
 	sp_cleanup_free char *status = NULL;
 	sp_cleanup_close int maps = -1;
+	pid_t living = sp_living_thread(pid);
 	long tgid, tracer;
 
 	if (sp_status_read(pid, pid, &status, NULL))
@@ -204,14 +205,14 @@ int sp_process_check(pid_t pid, struct sp_error *err)
 		               sp_process_name((pid_t)tgid).text);
 	if (pid == getpid())
 		return sp_fail(err, EINVAL, "process %d is sealpoint itself", pid);
-	if (status_number(status, "VmSize", -1) < 0)
+	if (living == pid && status_number(status, "VmSize", -1) < 0)
 		return check_ended(pid, err);
 	if (tracer)
 		return refuse_traced(pid, tracer, err);
-	maps = sp_proc_open(pid, "maps", O_RDONLY, NULL);
+	maps = sp_proc_open(living, "maps", O_RDONLY, NULL);
 	if (maps == -EACCES || maps == -EPERM)
 		return refuse_permission(pid, err);
-	if (check_class(pid, err) || sp_process_check_frozen(pid, err))
+	if (check_class(living, err) || sp_process_check_frozen(pid, err))
 		return -err->code;
 	return check_pid_namespace(pid, status, err);
 }

@@ -4,8 +4,6 @@
 
 #include "remote/process.h"
 
-/** True if the process has ended, with all its threads. (process.c) */
-bool sp_process_is_gone(int pidfd);
 /** True if the thread is about to end, or has: there is nothing to seize any more. */
 bool sp_thread_is_ending(pid_t pid, pid_t tid);
 /** The signal that a stopped thread is about to take, 0 if it stands for another reason. */

@@ -64,8 +64,8 @@ int sp_remote_write(const struct sp_remote *remote, remote_addr to, const void *
                     struct sp_error *err)
 {
 	if (remote->data_writable)
-		return sp_process_write(remote->process->pid, to, bytes, size, err);
-	return sp_process_write_forced(remote->process->pid, to, bytes, size, err);
+		return sp_process_write(sp_process_living(remote->process), to, bytes, size, err);
+	return sp_process_write_forced(sp_process_living(remote->process), to, bytes, size, err);
 }
 
 /* --- opening --- */
@@ -81,7 +81,7 @@ static uint64_t find_markers(const struct sp_process *process)
 	sp_cleanup_free char *status = NULL;
 	uint64_t caught, pending;
 
-	if (sp_status_read(process->pid, process->pid, &status, NULL) ||
+	if (sp_status_read(process->pid, sp_process_living(process), &status, NULL) ||
 	    sp_status_number(status, "SigCgt", 16, &caught, NULL) ||
 	    sp_status_number(status, "ShdPnd", 16, &pending, NULL))
 		return 0;
@@ -105,7 +105,8 @@ static int write_runner(const struct sp_remote *remote, struct sp_error *err)
 	size_t size;
 	const void *code = sp_runner_code(&size);
 
-	return sp_process_write_forced(remote->process->pid, remote->code, code, size, err);
+	return sp_process_write_forced(sp_process_living(remote->process), remote->code, code, size,
+	                               err);
 }
 
 /*
@@ -364,7 +365,8 @@ static void wipe_frames(const struct sp_remote *remote)
 
 		if (remote->foothold.main_thread_elsewhere)
 			memcpy(bytes, sp_frame_mark, sizeof(sp_frame_mark));
-		sp_process_write(remote->process->pid, slot, bytes, remote->frame_slot_size, NULL);
+		sp_process_write(sp_process_living(remote->process), slot, bytes,
+		                 remote->frame_slot_size, NULL);
 	}
 }
 
@@ -381,8 +383,11 @@ static int unmap_pages(struct sp_remote *remote, struct sp_error *err)
 
 int sp_remote_close(struct sp_remote *remote, struct sp_error *err)
 {
+	struct sp_error unheard = {0};
 	int rc = 0;
 
+	if (!err)
+		err = &unheard;
 	if (!remote->code)
 		return 0;
 	if (remote->engaged) {
@@ -390,7 +395,7 @@ int sp_remote_close(struct sp_remote *remote, struct sp_error *err)
 			rc = sp_remote_block_signals(remote, err);
 		if (!rc)
 			rc = give_back_foreign(remote, err);
-		if (!rc)
+		if (!rc && !remote->leaves_pages)
 			rc = unmap_pages(remote, err);
 		if (!rc)
 			rc = sp_remote_stop(remote, err);

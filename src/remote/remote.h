@@ -40,7 +40,8 @@ struct sp_remote {
 	bool one_by_one;    /* a driver is under seccomp: no batches */
 	bool data_writable; /* the data pages are not read-only any more */
 	bool engaged;       /* the driver's registers are ours at the moment */
-	remote_addr code;   /* start of the temporary mapping; 0: not open */
+	bool leaves_pages; /* another process has its memory, and is still driven: sp_remote_close() leaves them */
+	remote_addr code;  /* start of the temporary mapping; 0: not open */
 	uint64_t markers;  /* a dump: signals that may end batches of whoever does not block them */
 	int marker_signal; /* ends a batch with one stop; 0: stop at every system call instead */
 	siginfo_t foreign; /* such a signal from outside, kept for the program; si_signo 0: none */
@@ -48,6 +49,8 @@ struct sp_remote {
 	size_t frame_slot_size;
 	struct sp_array calls;  /* struct sp_call: the batch under construction */
 	struct sp_array labels; /* const char *: what each call is for, in error messages */
+	size_t calls_run;       /* how many of them have run */
+	unsigned batches;       /* how many were run so far */
 	struct sp_array data;   /* bytes of the data area */
 	size_t data_written;    /* how many of them the target already has */
 };
@@ -69,7 +72,7 @@ int sp_remote_open_stub(struct sp_remote *remote, struct sp_process *process,
 
 /**
  * Takes control of a stub process that another stub has just cloned, which still has the temporary
- * mapping of its parent as its own.
+ * mapping of its parent, as its own or, having its memory, in common: batches run one after the other.
  */
 int sp_remote_inherit(struct sp_remote *remote, struct sp_process *process,
                       const struct sp_remote *parent, struct sp_error *err);
@@ -98,7 +101,13 @@ int sp_remote_block_signals(struct sp_remote *remote, struct sp_error *err);
  */
 int sp_remote_close(struct sp_remote *remote, struct sp_error *err);
 
-/* --- batches --- */
+/*
+ * --- batches ---
+ *
+ * Calls are added to a batch, and run at some time: what several parts of the engine want to know, or
+ * to have done, costs one stop if each adds its calls and one of them runs. A batch can go on after
+ * that: what has run is not run again, and its results stay until the next one begins.
+ */
 
 /** Starts a new batch: forgets calls and data of the one before. Results read from it are gone. */
 void sp_batch_begin(struct sp_remote *remote);
@@ -127,17 +136,20 @@ remote_addr sp_batch_string(struct sp_remote *remote, const char *text);
 
 /** True when a careful caller should run what it has and begin anew: 3/4 of the room is used. */
 bool sp_batch_nearly_full(const struct sp_remote *remote);
-/** Then does so. Addresses of data that was placed before are not to be used any more. */
+
+/**
+ * Runs the calls that have not run yet. Fails with E2BIG if they, or the data, have grown beyond the room,
+ * with ESRCH if the target died, and with the call's own errno and label if a call that had to succeed did
+ * not; then those behind it never run.
+ */
+int sp_batch_run(struct sp_remote *remote, struct sp_error *err);
+/** Runs them, and begins anew, whatever comes of it. */
+int sp_batch_flush(struct sp_remote *remote, struct sp_error *err);
+/** Does so if the batch is nearly full. */
 int sp_batch_make_room(struct sp_remote *remote, struct sp_error *err);
 
 /**
- * Runs the batch. Fails with E2BIG if it has grown beyond the room, with ESRCH if the target died,
- * and with the call's own errno and label if a call that had to succeed did not.
- */
-int sp_batch_run(struct sp_remote *remote, struct sp_error *err);
-
-/**
- * The result of call `index` of the batch that ran last: as the kernel gave it, -errno on errors.
+ * The result of call `index`, which has run: as the kernel gave it, -errno on errors.
  */
 int64_t sp_batch_result(const struct sp_remote *remote, size_t index);
 
@@ -146,10 +158,9 @@ int sp_batch_read(struct sp_remote *remote, remote_addr from, void *buffer, size
                   struct sp_error *err);
 
 /**
- * One call as a batch of its own, whatever calls came before: those that have run are not run
- * again, and those that have not never are. sp_remote_call() fails if the call does;
- * sp_remote_try() fails only if the call could not be made. `result` may be NULL. Data placed with
- * sp_batch_put() after sp_batch_begin() can be used in the arguments.
+ * Adds one call and runs it, behind those that have not run yet. sp_remote_call() fails if the call
+ * does; sp_remote_try() fails only if the call could not be made, or one before it fails. `result` may be
+ * NULL. Data placed with sp_batch_put() since sp_batch_begin() can be used in the arguments.
  */
 int sp_remote_call(struct sp_remote *remote, int64_t *result, struct sp_error *err,
                    const char *label, long number, uint64_t a0, uint64_t a1, uint64_t a2,

@@ -66,3 +66,22 @@ int sp_room_explain(pid_t pid, struct sp_error *err)
 	}
 	return -err->code;
 }
+
+/* At most: while a userfaultfd is made by a device that is handed over (userfaultfd.c). */
+#define DESCRIPTORS_NEEDED 4
+
+int sp_room_explain_descriptors(pid_t pid, struct sp_error *err)
+{
+	sp_cleanup_free char *limits = NULL;
+	uint64_t limit;
+
+	if (err->code != EMFILE || sp_proc_read(pid, "limits", &limits, NULL, NULL))
+		return -err->code;
+	limit = soft_limit(limits, "Max open files");
+	return sp_fail(err, EMFILE,
+	               "%s has reached RLIMIT_NOFILE, and needs a descriptor for a moment; raise "
+	               "that limit "
+	               "(prlimit --pid %d --nofile=%llu:) and try again",
+	               sp_process_name(pid).text, pid,
+	               (unsigned long long)limit + DESCRIPTORS_NEEDED);
+}

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/kernel_abi.h"
+#include "base/kernel_abi.h"
 #include "proc/maps.h"
 #include "proc/stat.h"
 #include "remote/collector.h"
@@ -48,12 +49,8 @@ static bool is_known(const struct sp_process *process, pid_t tid)
 
 static void forget_thread(struct sp_process *process, size_t index)
 {
-	struct sp_thread **threads = process->threads.items;
-
-	free(threads[index]);
-	process->threads.count--;
-	memmove(&threads[index], &threads[index + 1],
-	        (process->threads.count - index) * sizeof(*threads));
+	free(sp_process_thread(process, index));
+	sp_array_remove(&process->threads, index);
 }
 
 /* PTRACE_SEIZE, which waits while the process is in execve(2). Returns 0 or an errno. */
@@ -363,9 +360,11 @@ static void find_rseq_abort(struct sp_process *process, struct sp_thread *thread
 
 	if (ptrace(PTRACE_GET_RSEQ_CONFIGURATION, thread->tid, sizeof(rseq), &rseq) <= 0 ||
 	    !rseq.rseq_abi_pointer ||
-	    sp_process_read(process->pid, rseq.rseq_abi_pointer + RSEQ_CRITICAL_SECTION_OFFSET,
-	                    &address, sizeof(address), NULL) ||
-	    !address || sp_process_read(process->pid, address, &section, sizeof(section), NULL))
+	    sp_process_read(sp_process_living(process),
+	                    rseq.rseq_abi_pointer + RSEQ_CRITICAL_SECTION_OFFSET, &address,
+	                    sizeof(address), NULL) ||
+	    !address ||
+	    sp_process_read(sp_process_living(process), address, &section, sizeof(section), NULL))
 		return;
 	if (ip - section.start_ip < section.post_commit_offset)
 		thread->rseq_abort = section.abort_ip;
@@ -395,15 +394,13 @@ static int read_thread(struct sp_process *process, struct sp_thread *thread, str
 	thread->saved = thread->raw.general;
 	if (thread->rseq_abort)
 		sp_set_instruction_pointer(&thread->saved, thread->rseq_abort);
-	recall_system_call(process->pid, &thread->saved);
+	recall_system_call(sp_process_living(process), &thread->saved);
 	sp_registers_for_new_task(&thread->saved);
 	return 0;
 }
 
-static int order_and_read(struct sp_process *process, struct sp_error *err)
+static int read_threads(struct sp_process *process, struct sp_error *err)
 {
-	if (!process->threads.count)
-		return refuse_ended(process, err);
 	for (size_t i = 0; i < process->threads.count; i++) {
 		struct sp_thread *thread = sp_process_thread(process, i);
 
@@ -411,13 +408,25 @@ static int order_and_read(struct sp_process *process, struct sp_error *err)
 			return sp_error_context(err, "cannot save thread %d of %s", thread->tid,
 			                        sp_process_name(process->pid).text);
 	}
-	if (sp_process_leader(process)->tid != process->pid)
-		return sp_fail(
-		        err, ENOTSUP,
-		        "the main thread of process %d has ended while others run on: such a "
-		        "process cannot be saved",
-		        process->pid);
 	return 0;
+}
+
+/* By whose id the others are read: a main thread that has ended has no memory and no descriptors. */
+static int find_living(struct sp_process *process, struct sp_error *err)
+{
+	sp_cleanup_close int pidfd = -1;
+
+	process->living = sp_process_leader(process)->tid;
+	if (!sp_process_leader_has_ended(process))
+		return 0;
+	pidfd = pidfd_open(process->living, SP_PIDFD_THREAD);
+	if (pidfd >= 0)
+		return 0;
+	return sp_fail(err, ENOTSUP,
+	               "the main thread of %s has ended while others run on, and this kernel "
+	               "gives nobody the descriptors of these (Linux 6.9 does); let the main "
+	               "thread wait for the others instead (pthread_join(3))",
+	               sp_process_name(process->pid).text);
 }
 
 /*
@@ -429,7 +438,7 @@ static int stop_and_read(struct sp_process *process, uint64_t deadline_ns, struc
 	int rc;
 
 	do {
-		struct sp_range vdso = find_vdso(process->pid);
+		struct sp_range vdso = find_vdso(sp_living_thread(process->pid));
 
 		rc = process->watched ? sp_process_stop_watched(process, deadline_ns, err) : 0;
 		if (!process->watched)
@@ -439,8 +448,12 @@ static int stop_and_read(struct sp_process *process, uint64_t deadline_ns, struc
 			rc = stop_all(process, deadline_ns, err);
 		if (!rc)
 			rc = leave_vdso(process, vdso, deadline_ns, err);
+		if (!rc && !process->threads.count)
+			rc = refuse_ended(process, err);
 		if (!rc)
-			rc = order_and_read(process, err);
+			rc = find_living(process, err);
+		if (!rc)
+			rc = read_threads(process, err);
 	} while (rc == -ESRCH && !sp_process_is_gone(process->pidfd) && sp_now_ns() < deadline_ns);
 	return rc == -ESRCH ? refuse_ended(process, err) : rc;
 }

@@ -8,9 +8,12 @@
  */
 #include "remote/userfaultfd.h"
 
+#include "remote/room.h"
+
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/urgent.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +46,8 @@ static int lowest_free(pid_t pid)
 /* --- the thread that takes it over --- */
 
 struct catcher {
-	int pidfd, number;
+	const struct sp_process *process;
+	int number;
 	int fd; /* what was caught, or -1 */
 	atomic_bool give_up;
 };
@@ -53,7 +57,7 @@ static void *catch_descriptor(void *argument)
 	struct catcher *catcher = argument;
 
 	while (catcher->fd < 0 && !atomic_load(&catcher->give_up)) {
-		catcher->fd = pidfd_getfd(catcher->pidfd, catcher->number, 0);
+		catcher->fd = sp_process_duplicate(catcher->process, catcher->number);
 		if (catcher->fd < 0)
 			sched_yield();
 	}
@@ -95,12 +99,21 @@ static int run(struct sp_remote *remote, int expected, int mode, uint64_t sleep_
 	return rc;
 }
 
+/* The target could not open one. */
+static int refuse_open(const struct sp_remote *remote, int code, struct sp_error *err)
+{
+	pid_t pid = remote->process->pid;
+
+	sp_fail_errno(err, code, "process %d cannot open a userfaultfd", pid);
+	return err ? sp_room_explain_descriptors(pid, err) : -code;
+}
+
 /* Returns the descriptor, or -EAGAIN if it was not caught. */
 static int try_once(struct sp_remote *remote, int mode, uint64_t sleep_ns, struct sp_error *err)
 {
 	struct catcher catcher = {
-	        .pidfd = remote->process->pidfd,
-	        .number = lowest_free(remote->process->pid),
+	        .process = remote->process,
+	        .number = lowest_free(sp_process_living(remote->process)),
 	        .fd = -1,
 	};
 	pthread_t thread;
@@ -113,8 +126,7 @@ static int try_once(struct sp_remote *remote, int mode, uint64_t sleep_ns, struc
 	atomic_store(&catcher.give_up, true);
 	pthread_join(thread, NULL);
 	if (rc == 0 && number < 0)
-		rc = sp_fail_errno(err, (int)-number, "process %d cannot open a userfaultfd",
-		                   remote->process->pid);
+		rc = refuse_open(remote, (int)-number, err);
 	if (rc == 0 && number != catcher.number)
 		rc = sp_fail(err, EAGAIN,
 		             "process %d shares its descriptors with a process that opens some: "
@@ -159,7 +171,7 @@ static int take_from_stub(struct sp_remote *remote, struct sp_error *err)
 		                    flags & ~(uint64_t)UFFD_USER_MODE_ONLY, 0, 0, 0, 0, 0);
 	if (rc < 0)
 		return rc;
-	fd = pidfd_getfd(remote->process->pidfd, (int)number, 0);
+	fd = sp_process_duplicate(remote->process, (int)number);
 	if (fd < 0)
 		return sp_fail_errno(err, errno, "cannot take over a userfaultfd of process %d",
 		                     remote->process->pid);
@@ -178,7 +190,7 @@ int sp_remote_userfaultfd(struct sp_remote *remote, struct sp_error *err)
 /* Sends `fd` through a socket that is the target's number `socket`. */
 static int send_descriptor(struct sp_remote *remote, int socket, int fd, struct sp_error *err)
 {
-	sp_cleanup_close int ours = pidfd_getfd(remote->process->pidfd, socket, 0);
+	sp_cleanup_close int ours = sp_process_duplicate(remote->process, socket);
 	union {
 		struct cmsghdr header;
 		char room[CMSG_SPACE(sizeof(int))];
@@ -234,8 +246,7 @@ static int receive_descriptor(struct sp_remote *remote, int socket, struct sp_er
 	if (rc == 0 && control.header.cmsg_len >= CMSG_LEN(sizeof(int)))
 		memcpy(&fd, CMSG_DATA(&control.header), sizeof(fd));
 	if (rc == 0 && fd < 0)
-		rc = sp_fail_errno(err, EMFILE, "process %d cannot receive a descriptor",
-		                   remote->process->pid);
+		rc = refuse_open(remote, EMFILE, err);
 	return rc < 0 ? rc : fd;
 }
 
@@ -260,6 +271,8 @@ static int create_from_device(struct sp_remote *remote, int64_t *number, struct 
 	sp_batch_call(remote, "make a pair of sockets", SYS_socketpair, AF_UNIX,
 	              SOCK_SEQPACKET | SOCK_CLOEXEC, 0, room, 0, 0);
 	rc = sp_batch_run(remote, err);
+	if (rc == -EMFILE)
+		return refuse_open(remote, EMFILE, err);
 	if (rc == 0)
 		rc = sp_batch_read(remote, room, sockets, sizeof(sockets), err);
 	if (rc == 0)
@@ -283,9 +296,8 @@ static int take_over(struct sp_remote *remote, int64_t number, struct sp_error *
 	int rc;
 
 	if (number < 0)
-		return sp_fail_errno(err, (int)-number, "process %d cannot open a userfaultfd",
-		                     remote->process->pid);
-	fd = pidfd_getfd(remote->process->pidfd, (int)number, 0);
+		return refuse_open(remote, (int)-number, err);
+	fd = sp_process_duplicate(remote->process, (int)number);
 	rc = sp_remote_call(remote, NULL, err, "close the userfaultfd", SYS_close, (uint64_t)number,
 	                    0, 0, 0, 0, 0);
 	if (rc < 0)
@@ -318,6 +330,7 @@ int sp_userfaultfd_of(pid_t pid, const struct sp_foothold *foothold,
 	struct sp_process process;
 	struct sp_remote remote = {0};
 	sp_cleanup_close int fd = -1;
+	struct sp_usual_turn usual = sp_urgent_begin();
 	int rc = sp_process_seize(&process, pid, deadline_ns, err);
 
 	if (!rc)
@@ -329,5 +342,6 @@ int sp_userfaultfd_of(pid_t pid, const struct sp_foothold *foothold,
 	else
 		sp_remote_close(&remote, NULL);
 	sp_process_forget(&process);
+	sp_urgent_end(&usual);
 	return rc < 0 ? rc : sp_steal_fd(&fd);
 }

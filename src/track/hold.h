@@ -10,8 +10,9 @@
  *	sp_hold_read()    the pages as they were, in ascending order; each is let go when it was read
  *	sp_hold_end()     nothing is protected any more
  *
- * A thread serves the writes meanwhile. It puts the page aside (stash.h) and lets it go: it never
- * waits for the reader, and the reader never for a disk with a lock held. It also learns of discards
+ * A thread serves the writes meanwhile. It puts the page aside (stash.h) and lets it go, with what is
+ * around it where much is written: it never waits for the reader, and the reader never for a disk
+ * with a lock held. It also learns of discards
  * (MADV_DONTNEED, MADV_FREE) before they happen, and puts these pages aside too.
  *
  * What the kernel does not announce are munmap(2), mmap(2) over a mapping, mremap(2), execve(2) and
@@ -20,9 +21,10 @@
  * since the hold began. Else they are lost: sp_hold_read() fails, and never gives a page of another
  * moment.
  *
- * If the caller dies, the kernel ends the protection and wakes all who wait. One wait the kernel does
- * not know: a thread that ends while the word which announces that (set_tid_address(2)), or a robust
- * futex that it holds, is protected. The kernel would leave the word as it is, and whoever joins the
+ * With the last descriptor of the userfaultfd, so also if the caller dies, the kernel ends the protection and wakes all
+ * who wait; therefore no other process may have one. One wait the kernel does not know: a thread that
+ * ends while the word which announces that (set_tid_address(2)), or a robust futex that it holds, is
+ * protected. The kernel would leave the word as it is, and whoever joins the
  * thread would wait for ever. So these words are not protected any more when the process is let go
  * (`spared`), and no thread may end while it runs before that; one that is born later writes its own
  * word, and the page is let go by that.
@@ -46,7 +48,7 @@ struct sp_hold_request {
 	int asynchronous; /* the userfaultfd that the areas may be registered with, and leave */
 	struct sp_stash
 	        *stash; /* where pages are put aside, opened before the freeze; taken over */
-	const struct sp_array *areas; /* struct sp_range: the mappings that are held, whole */
+	const struct sp_array *areas; /* struct sp_range: whole mappings, as they are now */
 };
 
 /**

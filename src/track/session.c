@@ -28,6 +28,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* How long a holder, which has next to nothing to do, may take to answer. */
+#define PATIENCE_S 10
+
 /* --- where sessions are found --- */
 
 static int run_directory(char *path, size_t size, struct sp_error *err)
@@ -195,6 +198,13 @@ static int cannot_ask(const struct sp_session *session, int code, struct sp_erro
 		               "the tracking session of %s belongs to another version of "
 		               "sealpoint: end it with that one (sealpoint track stop %d)",
 		               name.text, session->pid);
+	if (code == EAGAIN)
+		return sp_fail(
+		        err, ETIMEDOUT,
+		        "the holder of the tracking session of %s (a process sealpoint-hold) "
+		        "does not answer; let it go on if it is stopped, or end it: the next "
+		        "dump stores full contents",
+		        name.text);
 	return sp_fail_errno(err, code, "the holder of the tracking session of %s does not answer",
 	                     name.text);
 }
@@ -202,12 +212,16 @@ static int cannot_ask(const struct sp_session *session, int code, struct sp_erro
 /* Returns 1, or 0 if the holder has ended meanwhile. Closes the session on anything but 1. */
 static int greet(struct sp_session *session, struct sp_error *err)
 {
-	int rc = ask(session, SP_HOLDER_HELLO, &session->memory);
+	const struct timeval patience = {.tv_sec = PATIENCE_S};
+	int rc;
 
+	setsockopt(session->socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	rc = ask(session, SP_HOLDER_HELLO, &session->memory);
 	if (rc == 0 && session->memory >= 0)
 		return 1;
+	rc = rc == -ECONNRESET || rc == -EPIPE ? 0 : cannot_ask(session, rc ? -rc : EPROTO, err);
 	sp_session_close(session);
-	return rc == -ECONNRESET || rc == -EPIPE ? 0 : cannot_ask(session, -rc, err);
+	return rc;
 }
 
 int sp_session_find(struct sp_session *session, pid_t pid, struct sp_error *err)

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/limit.h"
 #include "proc/stat.h"
 #include "remote/userfaultfd.h"
 #include "sealpoint/write_watch.h"
@@ -39,7 +40,7 @@ static int make_with_scan(struct sp_session *session, pid_t pid, uint64_t deadli
 	int rc;
 
 	/* Looked for again in the stop, if in vain. */
-	sp_foothold_find(pid, (struct sp_range){0}, &foothold, NULL);
+	sp_foothold_find(sp_living_thread(pid), (struct sp_range){0}, &foothold, NULL);
 	rc = sp_userfaultfd_of(pid, &foothold, sp_remote_userfaultfd, deadline_ns, err);
 	return rc < 0 ? rc : sp_session_begin(session, pid, rc, err);
 }
@@ -53,6 +54,9 @@ int sp_session_make(struct sp_session *session, pid_t pid, enum sp_session_backe
 	*session = SP_SESSION_NONE;
 	if (pidfd < 0)
 		return sp_fail_errno(err, errno, "cannot track the writes of process %d", pid);
+	rc = sp_raise_descriptor_limit(0, err); /* the holder's too */
+	if (rc < 0)
+		return rc;
 	if (backend == SP_SESSION_ANY)
 		backend = sp_write_watch_probe(SP_WRITE_WATCH_SCAN, NULL) == -EOPNOTSUPP
 		                  ? SP_SESSION_SOFT_DIRTY

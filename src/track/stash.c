@@ -32,31 +32,31 @@ int sp_stash_open(struct sp_stash *stash, int dirfd)
 	return stash->memory < 0 || stash->file < 0 ? -errno : 0;
 }
 
-int sp_stash_put(struct sp_stash *stash, uint64_t number, const void *page)
+int sp_stash_put(struct sp_stash *stash, uint64_t number, const void *pages, uint64_t count)
 {
 	enum sp_stash_place place =
-	        stash->in_memory < MEMORY_PAGES ? SP_STASH_MEMORY : SP_STASH_FILE;
-	int rc = sp_pwrite_full(place == SP_STASH_MEMORY ? stash->memory : stash->file, page,
-	                        SP_PAGE_SIZE, (off_t)(number * SP_PAGE_SIZE));
+	        stash->in_memory + count <= MEMORY_PAGES ? SP_STASH_MEMORY : SP_STASH_FILE;
+	int rc = sp_pwrite_full(place == SP_STASH_MEMORY ? stash->memory : stash->file, pages,
+	                        count * SP_PAGE_SIZE, (off_t)(number * SP_PAGE_SIZE));
 
 	if (rc < 0)
 		return rc;
-	stash->in_memory += place == SP_STASH_MEMORY;
+	stash->in_memory += place == SP_STASH_MEMORY ? count : 0;
 	return place;
 }
 
-int sp_stash_get(struct sp_stash *stash, uint64_t number, enum sp_stash_place place, void *page)
+int sp_stash_get(struct sp_stash *stash, uint64_t number, enum sp_stash_place place, void *pages,
+                 uint64_t count)
 {
-	off_t offset = (off_t)(number * SP_PAGE_SIZE);
-	ssize_t got = sp_pread_full(place == SP_STASH_MEMORY ? stash->memory : stash->file, page,
-	                            SP_PAGE_SIZE, offset);
+	off_t offset = (off_t)(number * SP_PAGE_SIZE), size = (off_t)(count * SP_PAGE_SIZE);
+	ssize_t got = sp_pread_full(place == SP_STASH_MEMORY ? stash->memory : stash->file, pages,
+	                            (size_t)size, offset);
 
-	if (got != SP_PAGE_SIZE)
+	if (got != size)
 		return got < 0 ? (int)got : -EIO;
 	if (place == SP_STASH_MEMORY &&
-	    fallocate(stash->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset,
-	              SP_PAGE_SIZE) == 0)
-		stash->in_memory--;
+	    fallocate(stash->memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, size) == 0)
+		stash->in_memory -= count;
 	return 0;
 }
 

@@ -20,10 +20,11 @@ enum sp_stash_place { SP_STASH_MEMORY, SP_STASH_FILE };
 
 /** `dirfd`: the directory where the file is made. Returns 0 or a negative errno. */
 int sp_stash_open(struct sp_stash *stash, int dirfd);
-/** Puts a page aside. Returns where, for sp_stash_get(), or a negative errno (ENOSPC). */
-int sp_stash_put(struct sp_stash *stash, uint64_t number, const void *page);
-/** Gives a page back, once. Returns 0 or a negative errno. */
-int sp_stash_get(struct sp_stash *stash, uint64_t number, enum sp_stash_place place, void *page);
+/** Puts `count` pages aside. Returns where, for sp_stash_get(), or a negative errno (ENOSPC). */
+int sp_stash_put(struct sp_stash *stash, uint64_t number, const void *pages, uint64_t count);
+/** Gives pages back that are in the same place, once. Returns 0 or a negative errno. */
+int sp_stash_get(struct sp_stash *stash, uint64_t number, enum sp_stash_place place, void *pages,
+                 uint64_t count);
 void sp_stash_close(struct sp_stash *stash);
 
 #endif

@@ -59,14 +59,14 @@ class Measured:
 class Target:
     """The program under test, alive from its start to the end of the `with` block, in whichever process."""
 
-    def __init__(self, directory, memory):
+    def __init__(self, directory, arguments, program="target"):
         self.directory = directory
         self.go, self.out = (os.path.join(directory, name) for name in ("go", "out"))
         for name in (self.go, self.out):
             with open(name, "w", encoding="ascii"):
                 pass
         with open(self.go, "rb") as trigger, open(self.out, "ab") as output:
-            self.child = subprocess.Popen([os.path.join(BENCH, "target"), *memory], stdin=trigger, stdout=output,
+            self.child = subprocess.Popen([os.path.join(BENCH, program), *arguments], stdin=trigger, stdout=output,
                                           stderr=output, cwd=directory, start_new_session=True)
         self.pid = self.child.pid
 

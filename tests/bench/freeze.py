@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""How long a program stands still, `make bench-freeze`.
+"""How long a program stands still, `make bench-freeze`, also the last but one table of `make bench-tracking`.
 
 A program with much memory writes to random pages and notices its own longest gap between two writes. It is saved as a
 whole, as a delta, and live: once while it writes at a given rate, and once while it writes as fast as it can. Each row
@@ -8,11 +8,13 @@ is the median of several rounds; "gap" is what the program noticed, "before" wha
 Environment:
   FREEZE_SIZE    MiB of memory (default 2048)
   FREEZE_RATE    pages a second (default 20000)
-  FREEZE_ROUNDS  rounds per row (default 5)
+  FREEZE_ROUNDS  rounds per row (default 5); while it writes as fast as it can there is one round only, because each
+                 dump then saves all of the memory, most of it from what was put aside, and takes several times as long
   BENCH_DIR      a directory on the file system to measure (default: a temporary directory)
 """
 import json
 import os
+import platform
 import shutil
 import signal
 import statistics
@@ -27,6 +29,7 @@ GAPS = os.path.join(BUILD, "tests", "bench", "gaps")
 SIZE = os.environ.get("FREEZE_SIZE", "2048")
 RATE = os.environ.get("FREEZE_RATE", "20000")
 ROUNDS = int(os.environ.get("FREEZE_ROUNDS", "5"))
+AIMS = {"delta": 4, "live": 10} # ms frozen, for the default size and rate on a quiet machine of two cores
 PARTS = ("stop", "state", "descriptors", "mappings", "memory")
 
 
@@ -36,8 +39,9 @@ class Writer:
     def __init__(self, directory, rate):
         self.path = os.path.join(directory, "gaps")
         with open(self.path, "w", encoding="ascii") as output:
+            # A pipe or a terminal of ours would be half of something that cannot be saved.
             self.process = subprocess.Popen([GAPS, SIZE, rate, "1"], cwd=directory, stdin=subprocess.DEVNULL,
-                                            stdout=output, start_new_session=True)
+                                            stdout=output, stderr=output, start_new_session=True)
         self.output = open(self.path, encoding="ascii")
         self.line()
 
@@ -75,32 +79,34 @@ def dump(writer, directory, *options):
     took = time.monotonic() - started
     gap, writes = writer.gap()
     if result.returncode != 0:
-        sys.exit(result.stderr.strip())
+        sys.exit(f"sealpoint dump {' '.join(options)}: {result.stderr.strip()} {result.stdout.strip()}")
     return json.loads(result.stdout), gap, writes / took
 
 
 def row(name, samples):
-    """Prints the medians of a case."""
+    """Prints the medians of a case; returns how long it was frozen, in ms."""
     def median(value):
         return statistics.median(value(sample) for sample in samples)
 
     freeze = [f"{median(lambda s, p=part: s[0]['freeze'][p + '_ns']) / 1e6:8.2f}" for part in PARTS]
-    print(f"{name:24} {median(lambda s: s[0]['freeze']['total_ns']) / 1e6:9.2f} {' '.join(freeze)} "
+    total = median(lambda s: s[0]["freeze"]["total_ns"]) / 1e6
+    print(f"{name:24} {total:9.2f} {' '.join(freeze)} "
           f"{median(lambda s: s[1]):9.1f} {median(lambda s: s[0]['total_ns']) / 1e9:8.2f} "
           f"{median(lambda s: s[0]['held_bytes']) / 2**20:8.0f} {median(lambda s: s[2]):11.0f}", flush=True)
+    return total
 
 
-def measure(directory, rate, title):
+def measure(directory, rate, rounds, title):
     """All rows of one rate."""
     cases = {"full": [], "delta": [], "live": []}
     with Writer(directory, rate) as writer:
         writer.gap()
         time.sleep(2)
         before, writes = writer.gap()
-        print(f"\n{SIZE} MiB, {title}; before: longest gap {before:.1f} ms, {writes / 2:.0f} writes a second")
+        print(f"\n{SIZE} MiB, {title}, Linux {platform.release()}; before: longest gap {before:.1f} ms, {writes / 2:.0f} writes a second")
         print(f"{'':24} {'frozen ms':>9} {' '.join(f'{part[:8]:>8}' for part in PARTS)} {'gap ms':>9} {'total s':>8} "
               f"{'held MiB':>8} {'writes/s':>11}")
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             image = os.path.join(directory, "image")
             cases["full"].append(dump(writer, image))
             shutil.rmtree(image)
@@ -113,16 +119,18 @@ def measure(directory, rate, title):
             shutil.rmtree(image)
             shutil.rmtree(first)
             subprocess.run([SEALPOINT, "track", "stop", str(writer.process.pid), "--quiet"], check=False)
-        for name, samples in cases.items():
-            row(name, samples)
+        frozen = {name: row(name, samples) for name, samples in cases.items()}
+    if rate != "0":
+        print("aim: " + "; ".join(f"{name} frozen for at most {aim} ms: {frozen[name]:.1f}" for name, aim in AIMS.items()))
 
 
 def main():
     """Both rates."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     directory = tempfile.mkdtemp(prefix="sealpoint-freeze.", dir=os.environ.get("BENCH_DIR"))
     try:
-        measure(directory, RATE, f"{RATE} random pages a second")
-        measure(directory, "0", "as fast as it can")
+        measure(directory, RATE, ROUNDS, f"{RATE} random pages a second")
+        measure(directory, "0", 1, "as fast as it can")
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #define PAGE 4096UL
@@ -67,6 +68,7 @@ int main(int argc, char **argv)
 	sigset_t asked;
 	int signal_number;
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* however whoever measures it ends */
 	rate = strtoull(argv[2], NULL, 10);
 	pages = size / PAGE;
 	memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What snapshots cost a busy redis: throughput and latency under redis-benchmark, with none and with several rates.
+"""What snapshots cost a busy redis, `make bench-snapshots`: throughput and latency under redis-benchmark, with none and
+with several rates.
 
 The store is in a directory of its own below TMPDIR. Everything runs on this machine, so the processors are shared by
 redis-server, redis-benchmark and sealpoint: the ratios are those of a machine with as many cores as it has.
@@ -70,7 +71,7 @@ def with_snapshots(server, directory, every):
         snapshots.send_signal(signal.SIGINT)
         snapshots.wait()
     text = (directory / "snapshot.log").read_text()
-    freezes = sorted(int(ns) / 1e6 for ns in re.findall(r'"freeze_ns": (\d+)', text))
+    freezes = sorted(int(ns) / 1e6 for ns in re.findall(r'"freeze_ns": ?(\d+)', text))
     if not freezes:
         sys.exit(f"no snapshot was made: {text[-500:]}")
     shutil.rmtree(store)
@@ -78,6 +79,7 @@ def with_snapshots(server, directory, every):
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     directory = pathlib.Path(tempfile.mkdtemp(prefix="sealpoint-bench."))
     server = start_redis(directory)
     print(f"redis with {KEYS:,} keys of 500 bytes under redis-benchmark (SET, 20 clients), Linux "
@@ -91,7 +93,10 @@ def main():
                 print(f"{'none':>10} {'-':>6} {none[0]:>11,.0f} {'100%':>8} {none[1]:>8.2f} {'-':>18} {'-':>7}")
                 continue
             (rate, p99), made, median, most = with_snapshots(server, directory, every)
-            print(f"{every:>10} {made:>6} {rate:>11,.0f} {rate / none[0]:>8.0%} {p99:>8.2f} {median:>18.2f} {most:>7.2f}")
+            print(f"{every:>10} {made:>6} {rate:>11,.0f} {rate / none[0]:>8.0%} {p99:>8.2f} {median:>18.2f} {most:>7.2f}",
+                  flush=True)
+        print(f"aim: at most 10% lost at {every}: {1 - rate / none[0]:.0%}, with a snapshot every "
+              f"{SECONDS / made * 1000:.0f} ms (--share limits how much they take)")
     finally:
         server.kill()
         server.wait()

@@ -21,6 +21,7 @@ $(BUILD)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/input.h $(LIB)
 fuzz-programs: $(FUZZ_BIN) $(BUILD)/tests/fuzz/seeds
 
 fuzz:
+	tools/install-deps.sh build test
 	+$(MAKE) BUILD=$(FUZZ_DIR) CC=clang CFLAGS="-O1 -g" \
 		SANITIZE=fuzzer-no-link,address,undefined fuzz-programs
 	$(FUZZ_DIR)/tests/fuzz/seeds $(FUZZ_DIR)/corpus

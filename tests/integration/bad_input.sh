@@ -80,7 +80,7 @@ for file in good/*; do
 	refused "emptied $name" 1 "$name" "$sealpoint" restore spoiled
 	spoiled
 	echo more >>"spoiled/$name"
-	refused "lengthened $name" 1 "$name" "$sealpoint" restore spoiled
+	refused "lengthened $name" 1 "$name.*; use another copy" "$sealpoint" restore spoiled
 done
 
 flip() { # FILE OFFSET: inverts one byte

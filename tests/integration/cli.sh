@@ -138,6 +138,8 @@ expect_json "check" 0 'o["usable"] and all(f["needed"] in ("always", "sometimes"
 	"$sealpoint" check --json
 expect_json "what is in a dump" 0 "o['threads'] == 1 and o['mappings'] > 5 and o['descriptors'] > 2" \
 	"$sealpoint" dump "$subject" -o running --leave-running --json
+"$sealpoint" snapshot "$subject" -o store --count 2 --every 20ms --json >output 2>error || die "snapshot: $(<error)"
+[[ $(grep -c '^{"directory":.*}$' output) == 2 && $(wc -l <output) == 2 ]] || die "snapshot --json: no line for each: $(<output)"
 expect_json "dump" 0 "o['pid'] == $subject and o['freeze']['total_ns'] > 0 and o['pages']['data'] > 0" \
 	"$sealpoint" dump "$subject" -o saved --json || exit 1
 wait "$subject"
@@ -185,6 +187,9 @@ wait "$SUBJECT_PID"
 for words in "threads stopped, " "state saved, " "pages of memory read, "; do
 	grep -q "^sealpoint: ${words}[0-9.]* ms$" error || not_ok "$TEST_NAME/dump -v" "does not tell \"$words\": $(<error)"
 done
+# One makes the temporary pages writable, and one is of all facets.
+grep -q '^sealpoint: 2 batches of system calls made by the program$' error ||
+	not_ok "$TEST_NAME/dump -v" "takes more than two batches: $(grep batches error)"
 grep -o 'descriptors of kind .*: [0-9]*$' error >kinds || not_ok "$TEST_NAME/dump -v" "does not tell of kinds: $(<error)"
 grep -q '^[0-9,]* pages, [0-9.]* [KM]iB of contents, stored as [0-9.]* [KM]iB; [0-9.]* [KM]iB on disk in all$' output ||
 	not_ok "$TEST_NAME/dump -v" "does not tell what was stored: $(<output)"

@@ -36,26 +36,29 @@ last_line() { # FILE WORDS
 # COMMAND OPTION [ARGUMENT], each once for a command that it is for.
 done_here="
 dump --tree 1; dump -t 1; pre-dump --tree 1; dump --images-dir x; dump -D x; dump --work-dir x; dump -W x; dump --leave-running; dump -R
-dump --leave-stopped; dump -s; restore --leave-stopped; restore --restore-detached; restore -d; dump --shell-job; dump -j
+dump --leave-stopped; dump -s; restore --leave-stopped; restore --restore-detached; restore -d; restore --restore-sibling -d; restore -S -d; dump --shell-job; dump -j
 restore -j; dump --tcp-established; restore --tcp-established; dump --tcp-close; restore --tcp-close; dump --ghost-limit 10M; dump --timeout 5; dump --track-mem; pre-dump --track-mem
 dump --prev-images-dir ../x; pre-dump --pre-dump-mode=splice; pre-dump --pre-dump-mode read; restore --pidfile x
-dump --action-script script; restore --status-fd 2; dump --manage-cgroups=ignore; dump --file-validation buildid
-dump --log-file x; dump -o x; dump --verbosity; dump --verbosity=4; dump -v; dump -vv; dump -v4; dump --display-stats
-dump --network-lock nftables; dump --no-display-stats; dump --config empty; dump --no-default-config; dump --no-leave-running"
+dump --action-script script; restore --status-fd 2; dump --manage-cgroups=ignore; dump --manage-cgroups; dump --manage-cgroups=full; dump --manage-cgroups=none; dump --manage-cgroups=props; dump --manage-cgroups=soft; restore --manage-cgroups=strict; dump --freeze-cgroup .; dump --file-validation buildid
+dump --log-file x; dump -o x; dump --verbosity; dump --verbosity=4; dump -v; dump -v -v; dump -vv; dump -v4; dump --display-stats
+dump --external unix[1]; dump --external tty[8801:d]; dump --external file[1a:2b]; restore --inherit-fd fd[2]:pipe[1]; restore --inherit-fd fd[2]:x/y
+dump --ext-unix-sk; dump -x; dump -x12; dump --skip-in-flight; restore --skip-in-flight
+dump --cpu-cap=fpu; dump --cpu-cap=fpu,ins; restore --cpu-cap=ins;
+dump --network-lock nftables; dump --network-lock=iptables; dump --no-display-stats; dump --config empty; dump --no-default-config; dump --no-leave-running"
 nothing_to_do="
 dump --file-locks; restore -l; restore --log-pid; restore --weak-sysctls; dump --unprivileged; dump --evasive-devices
-dump --link-remap; dump --force-irmap; dump --ext-unix-sk; dump -x; dump --skip-in-flight; restore --skip-in-flight"
+dump --link-remap; dump --force-irmap; dump --auto-dedup; restore --auto-dedup; restore --external dev[x]:/dev/x; dump --external mnt[]
+dump --external net[1]:x; dump --external pid[1]:x; restore --external veth[x]:y; restore --external macvlan[x]:y; restore --root x; restore -r x
+restore --veth-pair a=b; restore --lsm-mount-context x; dump --enable-fs all; dump --libdir x; dump -L x; dump --irmap-scan-path x
+dump --ext-mount-map x:y; dump --enable-external-sharing; dump --enable-external-masters; dump --skip-mnt x; dump --mntns-compat-mode"
 refused="
-dump --auto-dedup; restore --auto-dedup
-restore --restore-sibling; restore -S; dump --external unix[1]; restore --external dev[x]:/dev/x; restore --inherit-fd fd[3]:x
-restore --root x; restore -r x; restore --join-ns net:1; restore -J net:1; dump --manage-cgroups; restore --manage-cgroups=full
-dump --freeze-cgroup x; dump --cgroup-props x; dump --cgroup-props-file x; dump --cgroup-dump-controller x; dump --cgroup-yard x
-restore --cgroup-root x; restore --veth-pair a=b; restore --lsm-profile selinux:x; restore --lsm-mount-context x
-dump --enable-fs all; dump --libdir x; dump -L x; dump --stream; dump --page-server; dump --address x; dump --port 1
-dump --ps-socket 3; dump --lazy-pages; restore --lazy-pages; dump --cpu-cap; restore --cpu-cap=none; dump --daemon
+
+dump --external frob[1]; restore --join-ns net:1; restore -J net:1
+dump --cgroup-props x; dump --cgroup-props-file x; dump --cgroup-dump-controller x; dump --cgroup-yard x
+restore --cgroup-root x; restore --lsm-profile selinux:x; dump --stream; dump --page-server; dump --address x; dump --port 1
+dump --ps-socket 3; dump --lazy-pages; restore --lazy-pages; dump --cpu-cap; restore --cpu-cap=none; dump --cpu-cap=fpu,cpu; dump --daemon
 dump --file-validation filesize; dump --tls; dump --tls-cacert x; dump --tls-cacrl x; dump --tls-cert x; dump --tls-key x
-dump --ext-mount-map x:y; dump --enable-external-sharing; dump --enable-external-masters; dump --tls-no-cn-verify; dump --empty-ns net; dump --irmap-scan-path x; dump --skip-mnt x; dump --mntns-compat-mode
-restore --exec-cmd; dump --network-lock iptables"
+dump --tls-no-cn-verify; dump --empty-ns net; restore --exec-cmd; dump --network-lock skip"
 
 # What is accepted comes to the images directory, which is not there.
 try_options() { # WORDS LIST
@@ -76,7 +79,7 @@ mkdir nothing
 try_options 'cannot open the images directory nowhere' "$done_here"
 try_options 'cannot open the images directory nowhere' "$nothing_to_do"
 try_options 'not supported yet' "$refused"
-for command in page-server lazy-pages dedup cpuinfo service swrk; do
+for command in page-server lazy-pages service swrk; do
 	fails "$command" "the command $command is not supported yet" "$criu" "$command"
 done
 ok "$TEST_NAME/every option"
@@ -105,6 +108,7 @@ fails "one argument too many" '"x" is one argument too many' "$criu" restore x
 fails "wrong size" 'ghost-limit takes a size' "$criu" dump -t 1 --ghost-limit 10X
 fails "no images directory" 'images directory nowhere: No such file' "$criu" restore -D nowhere
 fails "two fates of connections" 'one of --tcp-established and --tcp-close' "$criu" dump -t 1 --tcp-established --tcp-close
+fails "a sibling in the foreground" 'restore-sibling needs --restore-detached' "$criu" restore -S -D nothing
 fails "no images" 'there are no images in' "$criu" restore -D nothing
 fails "no working directory" 'working directory nowhere' "$criu" restore -D nothing -W nowhere
 fails "no JSON" 'no option --json' "$criu" restore -D nothing --json
@@ -113,15 +117,60 @@ fails "images of CRIU" 'were made by CRIU itself' "$criu" restore -D nothing
 [[ $("$criu" --version) == Version:* ]] || die "version: $("$criu" --version)"
 ok "$TEST_NAME/wrong usage"
 
+# --- a sibling -----------------------------------------------------------------------------------------
+
+# The restored program is a child of this shell, which collects it, and what a failed restore leaves.
+start_program sleep 1000
+wait_until 20 grep -q sleep "/proc/$PROGRAM_PID/comm" || die "sleep does not begin"
+mkdir sibling
+succeeds "sibling: dump" "$criu" dump -t "$PROGRAM_PID" -D sibling
+wait_until 10 is_gone "$PROGRAM_PID" || die "the program runs on after its dump"
+mkdir sibling/pid
+fails "sibling: no pid file" 'pid file pid' "$criu" restore -S -d -D sibling --pidfile pid
+wait_until 10 is_gone "$PROGRAM_PID" || die "a failed restore leaves a sibling"
+succeeds "sibling: restore" "$criu" restore --restore-sibling --restore-detached -D sibling
+[[ $(sed -n 's/^PPid:\t//p' "/proc/$PROGRAM_PID/status") == "$BASHPID" ]] || die "the restored program is not a child of the caller"
+kill "$PROGRAM_PID"
+wait_until 10 is_gone "$PROGRAM_PID" || die "the sibling does not end"
+ok "$TEST_NAME/a sibling"
+
 # --- check ---------------------------------------------------------------------------------------------
 
 succeeds "check" "$criu" check
 [[ $(<output) == "Looks good." ]] || die "check says $(<output)"
 succeeds "check --feature" "$criu" check --feature clone3_set_tid
 fails "check --feature frobnicate" 'no feature frobnicate' "$criu" check --feature frobnicate
+for feature in mem_dirty_track mnt_id fdinfo_lock kcmp_epoll pidfd_store network_lock_nftables memfd_hugetlb; do
+	succeeds "check --feature $feature" "$criu" check --feature "$feature"
+done
+for feature in tun userns timens uffd-noncoop compat_cr; do
+	fails "check --feature $feature" "$feature: sealpoint is not able" "$criu" check --feature "$feature"
+done
+"$sealpoint" check --json >output || die "sealpoint check: exit status $?"
+python3 -c 'import json
+covered = json.load(open("output"))["criu"]
+assert covered["commands"] == ["check", "dump", "pre-dump", "restore", "dedup", "cpuinfo"], covered["commands"]
+assert "inherit-fd" in covered["options"] and "root" in covered["options_without_effect"] and "stream" in covered["options_not_yet"]
+' 2>error || die "sealpoint check does not list what is covered: $(tail -n 1 error)"
 succeeds "check --feature list" "$criu" check --feature list
 grep -q '^mem_dirty_track$' output || die "mem_dirty_track is not listed"
 ok "$TEST_NAME/check"
+
+# --- the processor -------------------------------------------------------------------------------------
+
+mkdir processor
+fails "cpuinfo without an action" 'cpuinfo dump or cpuinfo check' "$criu" cpuinfo
+fails "cpuinfo with another action" 'cpuinfo dump or cpuinfo check' "$criu" cpuinfo show
+fails "cpuinfo with one word more" '"x" is one argument too many' "$criu" cpuinfo dump x
+fails "cpuinfo check of nothing" 'there are no images in' "$criu" cpuinfo check -D processor
+for _ in 1 2; do
+	succeeds "cpuinfo dump" "$criu" cpuinfo dump -D processor
+	succeeds "cpuinfo check" "$criu" cpuinfo check -D processor -o check.log
+	last_line processor/check.log "Cpuinfo finished successfully"
+done
+printf x | dd of=processor/processor bs=1 seek=40 conv=notrunc status=none
+fails "cpuinfo check of a damaged file" 'Cpuinfo FAILED' "$criu" cpuinfo check -D processor
+ok "$TEST_NAME/the processor"
 
 # --- a subject in a chain, three times -----------------------------------------------------------------
 
@@ -145,7 +194,18 @@ done
 let_go
 expect_pass "$pid" 60
 rewind_subject
+succeeds "cpuinfo check of a checkpoint" "$criu" cpuinfo check -D w3/3
+succeeds "dedup" "$criu" dedup -D w3/3 -o dedup.log
+last_line w3/3/dedup.log "Deduplication finished successfully"
+grep -q '^Warn: .* stands alone now: the 2 checkpoints' w3/3/dedup.log || die "dedup does not tell what can go: $(<w3/3/dedup.log)"
+succeeds "dedup of what stands alone" "$criu" dedup -D w3/3
+[[ ! -s error ]] || die "dedup has done something to what stands alone: $(<error)"
 succeeds "the second of a chain" "$criu" restore -D w3/2 -d
+let_go
+expect_pass "$pid" 60
+rm -r w3/1 w3/2
+rewind_subject
+succeeds "the third, without the others" "$criu" restore -D w3/3 -d
 let_go
 expect_pass "$pid" 60
 rm -rf w1 w2 w3
@@ -193,6 +253,31 @@ if command -v redis-server >/dev/null; then
 		talk "INCR counter"
 		[[ $REPLY == ":$round" ]] || die "round $round: the counter is $REPLY"
 	done
+
+	# Scripts hear of the network.
+	cat >network <<'S'
+#!/bin/sh
+case $CRTOOLS_SCRIPT_ACTION in network-*) echo "$CRTOOLS_SCRIPT_ACTION $CRTOOLS_INIT_PID" >>network-told ;; esac
+[ "$CRTOOLS_SCRIPT_ACTION" != "$FAIL_AT" ]
+S
+	chmod +x network
+	heard() { # WHEN ACTION...
+		[[ $(sed "s/ $PROGRAM_PID\$//" connected/network-told | tr '\n' ' ') == "${*:2} " ]] || die "$1: scripts heard $(<connected/network-told)"
+		rm connected/network-told
+	}
+	export FAIL_AT=network-lock
+	fails "redis: network-lock fails" "network has failed at network-lock" "$criu" dump -t "$PROGRAM_PID" -D connected --tcp-established --action-script ./network
+	heard "a failed lock" network-lock network-unlock
+	FAIL_AT=
+	succeeds "redis: dump -R" "$criu" dump -t "$PROGRAM_PID" -D connected --tcp-established -R --action-script ./network
+	heard "a dump -R" network-lock network-unlock
+	talk "INCR counter"
+	succeeds "redis: dump" "$criu" dump -t "$PROGRAM_PID" -D connected --tcp-established --action-script ./network
+	heard "a dump" network-lock
+	succeeds "redis: restore" "$criu" restore -D connected --tcp-established -d --action-script ./network
+	heard "a restore" network-unlock
+	talk "INCR counter"
+	[[ $REPLY == ":9" ]] || die "the counter is $REPLY"
 	exec {client}>&-
 	redis shutdown nosave
 	wait_until 20 is_gone "$PROGRAM_PID" || die "the restored server does not shut down"
@@ -246,7 +331,7 @@ wait_until 5 eval "[[ \$(state_of $pid) == T ]]" || die "--leave-stopped: $(stat
 kill -9 "$pid"
 wait "$pid"
 succeeds "restore -s" "$criu" restore -D images -d -s
-[[ $(state_of "$pid") == T ]] || die "restore -s: $(state_of "$pid")"
+wait_until 5 eval "[[ \$(state_of $pid) == T ]]" || die "restore -s: $(state_of "$pid")"
 kill -CONT "$pid"
 let_go
 expect_pass "$pid" 20
@@ -278,8 +363,8 @@ echo 'dump' >wrong.conf
 fails "a command in a file" 'wrong.conf: there is no option --dump' "$criu" restore --config wrong.conf
 echo 'images-dir "x' >wrong.conf
 fails "an open quote" 'wrong.conf: line 1: a double quote' "$criu" restore --config wrong.conf
-echo 'auto-dedup' >wrong.conf
-fails "refused in a file" 'wrong.conf: --auto-dedup is not supported yet' "$criu" restore --config wrong.conf
+echo 'stream' >wrong.conf
+fails "refused in a file" 'wrong.conf: --stream is not supported yet' "$criu" restore --config wrong.conf
 fails "no such file" 'missing.conf: cannot read it' "$criu" restore --config missing.conf
 rm -r home/.criu
 ok "$TEST_NAME/configuration files"
@@ -317,14 +402,14 @@ FAIL_AT=
 succeeds "scripts: dump" "$criu" dump -t "$pid" -D images --action-script ./moments
 scripted "dump" "pre-dump S post-dump t"
 wait "$pid"
-for FAIL_AT in pre-restore post-restore; do
+for FAIL_AT in pre-restore setup-namespaces post-setup-namespaces post-restore; do
 	fails "scripts: $FAIL_AT fails" "moments has failed at $FAIL_AT" "$criu" restore -D images -d --action-script ./moments
 	rm -f told
 	is_gone "$pid" || die "there is a program after a $FAIL_AT script that fails"
 done
 FAIL_AT=pre-resume
 succeeds "scripts: restore" "$criu" restore -D images -d --action-script ./moments
-scripted "restore" "pre-restore - post-restore t pre-resume t post-resume S"
+scripted "restore" "pre-restore - setup-namespaces t post-setup-namespaces t post-restore t pre-resume t post-resume S"
 grep -q 'Warn: .* has failed at pre-resume' error || die "a late script that fails is not told: $(<error)"
 let_go
 expect_pass "$pid" 20

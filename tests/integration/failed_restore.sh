@@ -12,20 +12,16 @@ pid=$SUBJECT_PID
 dump_and_reap "$pid" image
 original=$(find image -type f -exec cksum {} + | sort)
 
-# Not with a SIGKILL pending: what a dying restore takes with it may look whole for a moment.
 is_whole() {
 	local tasks=("/proc/$pid"/task/*)
-	grep -q -E '^SigPnd:.*[1-9a-f]..$' "/proc/$pid/status" && return 1
-	[[ $(sed -n 's/^TracerPid:\s*//p' "/proc/$pid/status") == 0 && $(state_of "$pid") == [RSD] ]] &&
-		[[ ${#tasks[@]} == 7 && $(tr '\0' ' ' <"/proc/$pid/cmdline") == *working* ]]
+	[[ ${#tasks[@]} == 7 && $(tr '\0' ' ' <"/proc/$pid/cmdline") == *working* ]]
 }
-
-is_whole_or_gone() { is_gone "$pid" || is_whole; }
 
 # The subject is not there, or it is all there and working: nothing in between.
 expect_whole_or_nothing() { # CASE
-	wait_until 5 is_whole_or_gone ||
+	if ! wait_until 20 is_gone_or_free "$pid" || { ! is_gone "$pid" && ! is_whole; }; then
 		die "$1: left what is not the program: $(grep -E 'Name|State|Tracer' "/proc/$pid/status" | tr '\n' ' ')"
+	fi
 	if ! is_gone "$pid"; then
 		let_go
 		expect_pass "$pid" 20

@@ -16,7 +16,7 @@ for size in 16k 64k 256k 1m 4m; do
 	"$sealpoint" dump "$pid" -o small/image --compress none --leave-running >output 2>error || status=$?
 	((status == 1)) || die "$size: exit status $status: $(<error)"
 	one_sentence error || die "$size: not one line: $(<error)"
-	grep -q "No space left" error || die "$size: does not say why: $(<error)"
+	grep -q "No space left.*; make room there" error || die "$size: does not say why, and the way out: $(<error)"
 	[[ -z $(ls -A small) ]] || die "$size: left $(ls -A small)"
 	umount small
 	expect_same_snapshot "$pid" before "after a dump to a disk of $size"
@@ -32,6 +32,15 @@ status=0
 umount small
 ok "$TEST_NAME/no inodes"
 
+# --- files that may not be large ---------------------------------------------------------------------
+
+# shellcheck disable=SC2016 # the shell that is started expands it
+refuses "no large files" bash -c 'ulimit -f 16; exec "$@"' - \
+	"$sealpoint" dump "$pid" -o image --compress none --leave-running \
+	-- "File too large; files may not be as large as that here: raise the limit"
+[[ -z $(compgen -G 'image*') ]] || die "no large files: left $(ls)"
+expect_same_snapshot "$pid" before "after a dump that may write no large file"
+
 # --- what was saved, in another form -------------------------------------------------------------------
 
 dump "$pid" image --compress none --leave-running --track
@@ -43,7 +52,7 @@ out_of_disk() { # CASE COMMAND...
 	"${@:2}" >output 2>error </dev/null || status=$?
 	((status == 1)) || die "$1: exit status $status: $(<error)"
 	one_sentence error || die "$1: not one line: $(<error)"
-	grep -q "No space left" error || die "$1: does not say why: $(<error)"
+	grep -q "No space left.*; make room there" error || die "$1: does not say why, and the way out: $(<error)"
 	[[ $(find image image2 small -type f -exec cksum {} + | sort) == "$before" ]] || die "$1: left $(ls -A small)"
 	ok "$TEST_NAME/$1"
 }

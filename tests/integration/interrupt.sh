@@ -6,7 +6,7 @@
 # shellcheck source=tests/lib.sh
 source "$TOP/tests/lib.sh"
 
-# A program whose memory takes seconds to compress.
+# A program with something to save.
 cat >large.py <<'P'
 import ctypes, os, sys, time
 
@@ -27,23 +27,19 @@ program=$PROGRAM_PID
 wait_until 30 grep -q READY program.log || die "the program does not begin: $(<program.log)"
 
 nothing_left() { [[ -z $(compgen -G 'new*') ]]; }
-has_begun_to_write() { [[ -s $(echo new.partial-*/pages.img) ]]; }
-has_begun_a_core() { [[ -s $(echo new.partial-*) ]]; }
 exists() { [[ -e /proc/$1 ]]; }
 
-# Runs sealpoint, sends it the signals when the condition holds, and expects that it ends by the first of them.
-interrupted() { # CASE SIGNAL,... CONDITION WORDS ARGUMENT...
+# Runs sealpoint up to the moment, sends it the signals, and expects that it ends by the first of them.
+interrupted() { # CASE SIGNAL,... MOMENT WORDS ARGUMENT...
 	local name=$TEST_NAME/$1 signals=${2//,/ } signal status=0
-	# shellcheck disable=SC2016
-	setpriv --pdeathsig KILL python3 -c 'import os, signal, sys
+	halt_at "$3" /usr/bin/python3 -c 'import os, signal, sys
 for s in (signal.SIGINT, signal.SIGQUIT): signal.signal(s, signal.SIG_DFL)
-os.execv(sys.argv[1], sys.argv[1:])' "$sealpoint" "${@:5}" >output 2>error </dev/null &
-	local run=$!
-	wait_until 20 eval "$3 || is_gone $run"
+os.execv(sys.argv[1], sys.argv[1:])' "$sealpoint" "${@:5}" >output 2>error </dev/null
 	for signal in $signals; do
-		kill "-$signal" "$run"
+		kill "-$signal" "$HALTED"
 	done
-	wait "$run" 2>/dev/null || status=$?
+	proceed
+	wait "$HALTED" 2>/dev/null || status=$?
 	if ((status != 128 + $(kill -l "${signals%% *}"))); then
 		not_ok "$name" "exit status $status: $(<error)"
 	elif ! one_sentence error || ! grep -q "$4: interrupted by SIG${signals%% *}" error; then
@@ -55,12 +51,12 @@ os.execv(sys.argv[1], sys.argv[1:])' "$sealpoint" "${@:5}" >output 2>error </dev
 	fi
 }
 
-slow_dump=(dump "$program" -o new --compress 19)
+writing="pwrite64:*/new.partial-*/pages.img"
 for signal in INT TERM HUP QUIT; do
-	interrupted "dump, SIG$signal" "$signal" has_begun_to_write \
-		"process $program (python3) runs on, and nothing was saved" "${slow_dump[@]}"
+	interrupted "dump, SIG$signal" "$signal" "$writing" \
+		"process $program (python3) runs on, and nothing was saved" dump "$program" -o new
 done
-interrupted "dump, the signal twice" TERM,TERM has_begun_to_write "nothing was saved" "${slow_dump[@]}"
+interrupted "dump, the signal twice" TERM,TERM "$writing" "nothing was saved" dump "$program" -o new
 if [[ $(sed -n 's/^TracerPid:\t//p' "/proc/$program/status") == 0 && $(state_of "$program") == S ]]; then
 	ok "$TEST_NAME/the program runs on"
 else
@@ -71,28 +67,29 @@ fi
 : >program.log
 start_program python3 large.py filtered
 wait_until 30 grep -q READY program.log || die "the filtered program does not begin: $(<program.log)"
-interrupted "dump under seccomp" INT has_begun_to_write "nothing was saved" \
+interrupted "dump under seccomp" INT "+$writing" "nothing was saved" \
 	dump "$PROGRAM_PID" -o new --compress 19
 kill -KILL "$PROGRAM_PID"
 
 # What the caller ignores stays ignored.
-(trap '' HUP && exec "$sealpoint" dump "$program" -o saved --compress 15 >dump.log 2>&1) &
-run=$!
-wait_until 20 eval "test -s saved.partial-$run/pages.img || is_gone $run"
-kill -HUP "$run" || not_ok "$TEST_NAME/an ignored signal" "the dump had ended before it came"
-if wait "$run" && wait_until 10 is_gone "$program"; then
+trap '' HUP
+halt_at "pwrite64:*/saved.partial-*/pages.img" "$sealpoint" dump "$program" -o saved >dump.log 2>&1
+kill -HUP "$HALTED"
+proceed
+if wait "$HALTED" && wait_until 10 is_gone "$program"; then
 	ok "$TEST_NAME/an ignored signal"
 else
 	not_ok "$TEST_NAME/an ignored signal" "$(<dump.log)"
 fi
 
-interrupted "restore" TERM "exists $program" "nothing was restored" restore saved --detach
+trap - HUP
+interrupted "restore" TERM process_vm_writev "nothing was restored" restore saved --detach
 if exists "$program"; then
 	not_ok "$TEST_NAME/restore" "the process is there"
 fi
-interrupted "core" INT has_begun_a_core "no core file was written" core saved -o new
-interrupted "merge" TERM has_begun_to_write "nothing was merged" merge saved -o new --compress 19
-interrupted "merge in place" INT "[[ -s \$(echo saved.partial-*/pages.img) ]]" "nothing was merged" \
-	merge saved --in-place --compress 19
+interrupted "core" INT "pwrite64:*/new.partial-*" "no core file was written" core saved -o new
+interrupted "merge" TERM "$writing" "nothing was merged" merge saved -o new
+interrupted "merge in place" INT "pwrite64:*/saved.partial-*/pages.img" "nothing was merged" \
+	merge saved --in-place
 [[ -z $(compgen -G 'saved.*') ]] || not_ok "$TEST_NAME/merge in place" "leaves $(echo saved.*)"
 "$sealpoint" verify saved >/dev/null 2>error || not_ok "$TEST_NAME/merge in place" "$(<error)"

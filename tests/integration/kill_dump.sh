@@ -68,6 +68,9 @@ expect_unharmed "a session, system calls" calls "${KILL_DUMP_SESSION_CALLS:-${nu
 subject=(crew)
 expect_unharmed "a tree, random moments" random "${KILL_DUMP_TREE_ROUNDS:-${numbers[6]}}"
 expect_unharmed "a tree, system calls" calls "${KILL_DUMP_TREE_CALLS:-${numbers[7]}}"
+# That opens one in each process.
+expect_unharmed "a tracked tree, random moments" random "${KILL_DUMP_TREE_ROUNDS:-${numbers[6]}}" --live
+expect_unharmed "a tracked tree, system calls" calls "${KILL_DUMP_TREE_CALLS:-${numbers[7]}}" --live
 for corner in filtered strict deep elsewhere; do
 	subject=(cornered "$corner")
 	expect_unharmed "$corner, random moments" random "${KILL_DUMP_CORNER_ROUNDS:-${numbers[4]}}"

@@ -48,8 +48,9 @@ held_dump image --live --compress none
 restore_and_finish image*
 ok "$TEST_NAME/as it was at the freeze" "$next dumps"
 
-# The freeze does not grow with memory: what is held was protected before, but for what was written at last.
-start "ahead"
+# The freeze does not grow with memory: what is held was protected before, but for what was written at last, in a
+# program that discards, too.
+start "ahead" discard
 next=1
 for ((tries = 1; tries <= 10; tries++)); do
 	held_dump image --live
@@ -74,6 +75,50 @@ dump "$pid" "c$((next + 1))" --leave-running --parent "c$next"
 grep -q 'full contents' dump.log && die "no delta: $(<dump.log)"
 restore_and_finish c1 "c$next" "c$((next + 1))"
 ok "$TEST_NAME/with a parent" "$next dumps"
+
+# Of a tree, the memory of each process is held, whether or not the first writes any. Each finds its own as it was.
+start_tree() { # NAME COMMANDS
+	mkdir "$1" && cd "$1" || exit 1
+	: >go
+	: >out
+	exec_alone bash -c "$2" "$subjects/hasty" </dev/null >/dev/null 2>&1 &
+	pid=$!
+	wait_until 60 both_are READY || die "two are not ready: $(<out)"
+}
+both_are() { (($(grep -c "^$1\$" out) == 2)); }
+restore_tree_and_finish() { # IMAGE...
+	let_go
+	expect_pass "$pid" 60
+	for image in "$@"; do
+		both_are PASS || die "one of the tree has not passed: $(<out)"
+		expect_restored "$pid" "$image"
+	done
+	both_are PASS || die "one of the tree has not passed after the restore: $(<out)"
+	cd ..
+}
+hold_tree() { # BYTES EIGHTHS: so many are held, and fewer of them protected in the freeze. Sets held, late, tries.
+	next=1
+	for ((tries = 1; tries <= 10; tries++)); do
+		held_dump image --live
+		next=$((next + 1))
+		((held = $(sed -n 's/.*"held_bytes": \([0-9]*\).*/\1/p' <<<"$out")))
+		((late = $(sed -n 's/.*"protected_bytes": \([0-9]*\).*/\1/p' <<<"$out")))
+		((held >= $1 && late * 8 <= held * $2)) && return
+	done
+	die "of two processes, $held bytes were held, and $late of them protected in the freeze: $(tail -n 3 dump.log)"
+}
+# shellcheck disable=SC2016 # the shell that is started expands it
+start_tree "tree" '"$0" <go >>out 2>&1 & "$0" read <go >>out 2>&1 & wait'
+hold_tree $((200 << 20)) 1
+restore_tree_and_finish image*
+ok "$TEST_NAME/each process of a tree" "all but $late of $held bytes ahead of the freeze, at the dump number $tries"
+
+# One ends threads all the time, and is protected in the freeze; that of the other is done before all the same.
+# shellcheck disable=SC2016 # the shell that is started expands it
+start_tree "mixed" '"$0" discard <go >>out 2>&1 & "$0" thread <go >>out 2>&1 & wait'
+hold_tree $((200 << 20)) 8
+restore_tree_and_finish image*
+ok "$TEST_NAME/one of a tree ends threads" "$held bytes, at the dump number $tries"
 
 # What is unmapped or moved before it was saved is lost to the hold: the dump begins again.
 start "remapped" discard remap
@@ -108,24 +153,44 @@ diff before <(proc_snapshot "$pid" | grep '^fd ') >fds || die "descriptors diffe
 restore_and_finish image*
 ok "$TEST_NAME/without privileges"
 
+# Nothing is left of dumps that are killed, whenever that is. The dump is of the first. Sets length_ms.
+kill_dumps() { # PID...
+	length_ms=$("$sealpoint" dump "$1" -o measured --leave-running --live --json 2>>dump.log |
+		sed -n 's/.*"total_ns": \([0-9]*\).*/\1/p' | sort -n | tail -n 1) # of the freeze, and of all
+	length_ms=$((length_ms / 1000000))
+	((length_ms > 0)) || die "a dump could not be measured"
+	rm -rf measured
+	for ((i = 0; i < ${LIVE_KILLS:-20}; i++)); do
+		"$sealpoint" dump "$1" -o image --leave-running --live >>dump.log 2>&1 &
+		moment=$((RANDOM % length_ms))
+		sleep "$((moment / 1000)).$(printf '%03d' $((moment % 1000)))"
+		kill -KILL $! 2>/dev/null
+		wait $! 2>/dev/null
+		rm -rf image image.partial*
+	done
+	for process in "$@"; do
+		[[ $(state_of "$process") != [tT] ]] || die "process $process is stopped"
+		# What the last of them had it do is done when it gets to run.
+		wait_until 20 has_no_userfaultfd "$process" || die "a userfaultfd was left in process $process"
+		wait_until 20 is_untracked "$process" || die "a session of process $process was left"
+	done
+}
+has_no_userfaultfd() { ! readlink "/proc/$1/fd"/* | grep -q userfaultfd; }
+is_untracked() { "$sealpoint" track status "$1" --json | grep -m 1 '"tracked"' | grep -q false; }
+
+# shellcheck disable=SC2016 # the shell that is started expands it
+start_tree "killed_tree" '"$0" discard thread <go >>out 2>&1 & "$0" read <go >>out 2>&1 & wait'
+read -r -a processes < <(echo "$pid" "$(<"/proc/$pid/task/$pid/children")")
+((${#processes[@]} == 3)) || die "the tree is ${processes[*]}"
+kill_dumps "${processes[@]}"
+let_go
+expect_pass "$pid" 60
+both_are PASS || die "one of the tree has not passed: $(<out)"
+cd ..
+ok "$TEST_NAME/of a tree, killed at any moment"
+
 start "killed" discard read thread
-length_ms=$("$sealpoint" dump "$pid" -o measured --leave-running --live --json 2>>dump.log |
-	sed -n 's/.*"total_ns": \([0-9]*\).*/\1/p' | sort -n | tail -n 1) # of the freeze, and of all
-length_ms=$((length_ms / 1000000))
-((length_ms > 0)) || die "a dump could not be measured"
-rm -rf measured
-for ((i = 0; i < ${LIVE_KILLS:-20}; i++)); do
-	"$sealpoint" dump "$pid" -o image --leave-running --live >>dump.log 2>&1 &
-	moment=$((RANDOM % length_ms))
-	sleep "$((moment / 1000)).$(printf '%03d' $((moment % 1000)))"
-	kill -KILL $! 2>/dev/null
-	wait $! 2>/dev/null
-	rm -rf image image.partial*
-done
-[[ $(state_of "$pid") != [tT] ]] || die "the subject is stopped"
-# What the last of them had it do is done when the subject gets to run.
-has_no_userfaultfd() { ! readlink "/proc/$pid/fd"/* | grep -q userfaultfd; }
-wait_until 20 has_no_userfaultfd || die "a userfaultfd was left"
+kill_dumps "$pid"
 finish
 ok "$TEST_NAME/killed at any moment"
 
@@ -141,18 +206,19 @@ umount small
 finish
 ok "$TEST_NAME/a full disk"
 
-# In the rounds, in the freeze, or while it is held.
-for percent in 30 60 75 90; do
-	start "ended$percent" discard
-	"$sealpoint" dump "$pid" -o image --leave-running --live --quiet >dump.log 2>&1 &
-	dump_pid=$!
-	moment=$((length_ms * percent / 100))
-	sleep "$((moment / 1000)).$(printf '%03d' $((moment % 1000)))"
+# While a session is made, in the rounds, in the freeze, or while it is held.
+moments=("ptrace" "ptrace,9" "process_vm_writev" "process_vm_writev,10" "pwrite64:*/pages.img"
+	"pwrite64,9:*/pages.img" "pwrite64,50:*/pages.img")
+for ((i = 0; i < ${#moments[@]}; i++)); do
+	start "ended$i" discard
+	halt_at "${moments[i]}" "$sealpoint" dump "$pid" -o image --leave-running --live --quiet >dump.log 2>&1
 	kill -KILL "$pid"
-	if wait "$dump_pid"; then
+	proceed
+	if wait "$HALTED"; then
 		"$sealpoint" verify image >>dump.log 2>&1 || die "verify: $(tail -n 1 dump.log)"
 	else
 		one_sentence dump.log || die "not one sentence: $(<dump.log)"
+		grep -q "process $pid (hasty) has ended before it was saved" dump.log || die "${moments[i]}: $(<dump.log)"
 		[[ ! -e image ]] || die "there is an image"
 	fi
 	[[ -z $(ls -d image.partial* 2>/dev/null) ]] || die "left $(ls -d image.partial*)"

@@ -10,7 +10,7 @@
 source "$TOP/tests/lib.sh"
 
 mutations=${MUTATIONS:-250} first=${MUTATION_SEED:-1}
-kinds=(working files pipes socketpair epoll timers signals memfd shared_memory unix_listen tcp_listen udp settings
+kinds=(working segments files pipes socketpair epoll timers signals memfd shared_memory unix_listen tcp_listen udp settings
 	credentials locks inotify timerfd signalfd eventfd seccomp guard_pages file_mappings deleted_mapping
 	conversing tcp_half_closed)
 

@@ -2,6 +2,7 @@
 # A tracking session that no longer tells what was written is never believed: whatever ends it or comes between two
 # cuts, the next dump stores full contents and says why, and the one after it is a delta again.
 #
+# timeout: 600
 # shellcheck source=tests/lib.sh
 source "$TOP/tests/lib.sh"
 
@@ -37,20 +38,9 @@ start_to_exec() {
 	wait_until 10 grep -q RUNS program.log || die "the program does not start"
 }
 
-# Starts a dump and stops it when it has cut, but not committed yet. Sets HELD.
+# Starts a dump and holds it when it has cut, but not committed yet.
 hold_dump() {
-	local before try
-	for ((try = 0; try < 100; try++)); do
-		before=$(status_of generation)
-		"$sealpoint" dump "$pid" -o "held$try" --leave-running --parent "c$images" >held.log 2>&1 &
-		HELD=$!
-		until [[ $(status_of generation) != "$before" ]] || is_gone "$HELD"; do :; done
-		kill -STOP "$HELD"
-		[[ -d held$try || $(state_of "$HELD") == Z ]] || return 0
-		kill -CONT "$HELD"
-		wait "$HELD"
-	done
-	die "no dump could be held between its cut and its commit"
+	halt_at "renameat:held" "$sealpoint" dump "$pid" -o held --leave-running --parent "c$images" >held.log 2>&1
 }
 
 start_subject writing
@@ -64,6 +54,7 @@ for command in "dump --leave-running --track" pre-dump; do
 	"$sealpoint" $command "$pid" -o small/image >failed.log 2>&1 && die "$command to a full disk has succeeded"
 	grep -q 'No space left' failed.log || die "$command to a full disk: $(<failed.log)"
 	[[ $(status_of tracked) == false ]] || die "$command has failed and left its session"
+	[[ $(status_of backend) == null ]] || die "no session, but tracked by $(status_of backend)"
 done
 ok "$TEST_NAME/a failed first dump"
 
@@ -84,15 +75,16 @@ grep -q 'No space left' failed.log || die "a full disk: $(<failed.log)"
 expect_full "a full disk" "it is not the last that was cut"
 
 hold_dump
-kill -KILL "$HELD"
-wait "$HELD" 2>/dev/null
+kill -KILL "$HALTED"
+proceed
+wait "$HALTED" 2>/dev/null
 expect_full "a killed dump" "it is not the last that was cut"
 
 hold_dump
 "$sealpoint" dump "$pid" -o second --leave-running --parent "c$images" >second.log 2>&1 && die "two dumps at a time"
 refused_for_another_command second.log "$pid" || die "two dumps at a time: $(<second.log)"
-kill -CONT "$HELD"
-wait "$HELD" || die "the first of two dumps: $(<held.log)"
+proceed
+wait "$HALTED" || die "the first of two dumps: $(<held.log)"
 ok "$TEST_NAME/two dumps at a time"
 expect_full "a dump by another" "it is not the last that was cut"
 
@@ -164,6 +156,7 @@ pid=$SUBJECT_PID
 if "$sealpoint" check | grep -q 'yes tracking: soft-dirty'; then
 	"$sealpoint" track start "$pid" --backend soft-dirty --quiet || die "cannot track with soft-dirty bits"
 	[[ $(status_of backend) == soft-dirty ]] || die "tracked by $(status_of backend)"
+	images=$((images + 1))
 	dump "$pid" "c$images" --leave-running
 	expect_delta "soft-dirty bits"
 else

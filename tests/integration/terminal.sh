@@ -1,7 +1,8 @@
 #!/bin/bash
 # A job of a shell comes back as a job of another shell, on another terminal: it reads what is typed, gets Ctrl-C,
 # stops and goes on with Ctrl-Z and fg, and the shell sees its exit status. One that has set the modes of its terminal,
-# as an editor does, has them on the new one, and is told to draw itself anew. A job may be more than one process.
+# as an editor does, has them on the new one, and is told to draw itself anew. A job may be more than one process, and
+# have a terminal of its own.
 #
 # timeout: 120
 # shellcheck source=tests/lib.sh
@@ -114,6 +115,17 @@ shell.expect("its child ended with 7")
 shell.expect("prompt> ")
 shell.type("echo status $?\n")
 shell.expect("status 3")
+shell.close()
+
+# A job that has a terminal of its own, with another job in it: the inner one is saved, the outer one is the new shell's.
+shell = move("script -q -c 'python3 job.py' /dev/null", "scripted")
+shell.type("hello\n")
+shell.expect("READ hello")
+shell.type("\x03")
+shell.expect("GOT SIGINT")
+shell.type("\x04")
+shell.expect("END")
+shell.expect("prompt> ")
 shell.close()
 
 shell = move("python3 editor.py", "edited")

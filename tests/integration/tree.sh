@@ -12,15 +12,6 @@ start() { # COMMAND...: in a session of its own. Sets ROOT.
 	ROOT=$!
 }
 
-descendants() { # PID
-	local child children
-	read -r -d '' -a children < <(cat "/proc/$1/task"/*/children 2>/dev/null)
-	for child in "${children[@]}"; do
-		echo "$child"
-		descendants "$child"
-	done
-}
-
 has_descendants() { # PID COUNT
 	(($(descendants "$1" | wc -l) == $2))
 }
@@ -36,10 +27,10 @@ end_tree() { # PID
 }
 
 # The root and all its descendants are gone after a dump; the restore that follows may not be disturbed by their ids.
-dump_and_end() { # DIRECTORY
+dump_and_end() { # DIRECTORY [OPTION...]
 	local pid all
 	mapfile -t all < <(descendants "$ROOT")
-	dump "$ROOT" "$1" --kill
+	dump "$ROOT" "$@" --kill
 	for pid in "$ROOT" "${all[@]}"; do
 		wait_until 10 is_gone "$pid" || die "process $pid is there after the dump"
 	done
@@ -103,6 +94,39 @@ grep -q complete out || die "the pool has failed: $(<out)"
 awk '$1 != (NR - 1) * (NR - 1) { exit 1 } END { exit NR % 20 != 0 }' squares || die "squares are missing or wrong"
 ok "$TEST_NAME/python's multiprocessing"
 
+# --- what is in common --------------------------------------------------------------------------------
+
+# Four children of a process with 32 MiB of noise: a checkpoint has it once, and each of them has all of it again.
+cat >noise.py <<'P'
+import hashlib, os, signal
+
+noise = os.urandom(32 << 20)
+before = hashlib.sha256(noise).digest()
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+children = []
+for _ in range(4):
+    child = os.fork()
+    if child == 0:
+        signal.sigwait([signal.SIGUSR1])
+        os._exit(hashlib.sha256(noise).digest() != before)
+    children.append(child)
+print("ready", flush=True)
+signal.sigwait([signal.SIGUSR1])
+for child in children:
+    os.kill(child, signal.SIGUSR1)
+print(sum(os.waitpid(child, 0)[1] for child in children), flush=True)
+P
+start python3 noise.py
+wait_until 20 grep -q ready out || die "no children: $(<out)"
+dump_and_end noise --compress none
+(($(du -sm noise | cut -f 1) < 64)) || die "what is in common was stored more than once: $(du -sh noise)"
+"$sealpoint" verify noise >/dev/null || die "verify does not like it"
+restore_detached noise
+kill -USR1 "$ROOT"
+wait_until 30 is_gone "$ROOT" || die "the noise does not end: $(<out)"
+[[ $(tail -n 1 out) == 0 ]] || die "children have other memory than before: $(<out)"
+ok "$TEST_NAME/what is in common is stored once"
+
 # --- a storm -------------------------------------------------------------------------------------------
 
 # Processes begin and end all the time, some that are not collected for a while.
@@ -144,7 +168,13 @@ readelf -n worker.core 2>/dev/null | grep -q NT_PRSTATUS || die "the core file h
 "$sealpoint" inspect pool1 --pid 1 >shown 2>&1 && die "inspect shows a process that is not there"
 grep -q "no living process 1" shown || die "inspect does not say what is wrong: $(<shown)"
 "$sealpoint" diff pool1 pool2 >shown 2>&1 && die "diff compares trees"
-grep -q "holds 4 processes" shown || die "diff does not say what is wrong: $(<shown)"
+grep -q "holds 4 processes; say with --pid" shown || die "diff does not say what is wrong: $(<shown)"
+"$sealpoint" diff pool1 pool1 --pid "$worker" >shown 2>&1 || die "diff --pid: $(<shown)"
+grep -q "say the same" shown || die "a checkpoint is not the same as itself: $(<shown)"
+"$sealpoint" diff pool1 pool2 --pid "$worker" --json >shown 2>&1 || die "diff --pid: $(<shown)"
+python3 -c 'import json, sys; o = json.load(open("shown")); sys.exit(o["same"] or
+	{thread["tid"] for thread in o["threads"]} - {int(sys.argv[1])} != set())' "$worker" ||
+	die "diff --pid tells of another process, or of none: $(head -c 300 shown)"
 ok "$TEST_NAME/looking at one"
 
 # --- what cannot be restored ---------------------------------------------------------------------------
@@ -154,6 +184,8 @@ echo $((worker - 1)) >/proc/sys/kernel/ns_last_pid
 sleep 60 &
 holder=$!
 [[ $holder == "$worker" ]] || die "process id $worker could not be taken"
+wait_until 10 grep -q sleep "/proc/$holder/comm"
+echo $((worker + 1000)) >/proc/sys/kernel/ns_last_pid # what comes next, sealpoint's own threads too, has none of the ids
 "$sealpoint" restore pool1 --detach >shown 2>&1 && die "restored although an id is taken"
 grep -q "process id $worker is taken by \"sleep\"" shown || die "does not name the id: $(<shown)"
 kill "$holder"
@@ -171,6 +203,13 @@ all_gone() {
 	local pid
 	for pid in "${members[@]}"; do
 		is_gone "$pid" || return 1
+	done
+}
+
+all_settled() {
+	local pid
+	for pid in "${members[@]}"; do
+		is_gone_or_free "$pid" || return 1
 	done
 }
 
@@ -193,7 +232,8 @@ for round in {1..30}; do
 	sleep "$(printf '%d.%06d' 0 $((length * round / 35)))"
 	kill -KILL "$restorer" 2>/dev/null
 	wait "$restorer" 2>/dev/null
-	if ! wait_until 2 all_gone; then
+	wait_until 20 all_settled || die "round $round: left what does not run"
+	if ! all_gone; then
 		has_descendants "$root" $((${#members[@]} - 1)) || die "round $round: left a part of the tree"
 		((++restored))
 		end_tree "$root"

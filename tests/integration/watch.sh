@@ -120,6 +120,73 @@ grep -q 'full contents' dump.log && die "the next delta is none: $(<dump.log)"
 "$sealpoint" track stop "$pid" >>dump.log
 ok "$TEST_NAME/the next delta"
 
+# --- a tree ---------------------------------------------------------------------------------------------
+
+# One that writes, with a child that does; a third begins while they are watched, and one ends.
+cat >tree.sh <<'S'
+"$1" <go.tree >>out.tree &
+while [[ ! -e begin ]]; do sleep 0.05; done
+"$1" <go.third >>out.third &
+wait
+S
+: >go.tree
+: >go.third
+exec_alone bash tree.sh "$subjects/watched" </dev/null >tree.log 2>&1 &
+tree=$!
+wait_until 20 grep -q READY out.tree || die "the child is not ready: $(<tree.log)"
+
+tree_step() { # NAME COUNT
+	printf s >>"go.$1"
+	wait_until 20 grep -q "^STEP $2\$" "out.$1" || die "step $2 of the $1 is not done"
+}
+
+start_watch tree.json "$tree" --json --interval 50ms
+next_intervals tree.json
+tree_step tree 1
+next_intervals tree.json
+: >begin
+wait_until 20 grep -q READY out.third || die "the third is not ready: $(<tree.log)"
+is_watched_too() { tail -n 1 tree.json | grep -q "\"pid\":$1,\"time_s\""; }
+third=$(pgrep -P "$tree" -n -x watched)
+next_intervals tree.json # what it was before execve(2) may have been watched
+wait_until 20 is_watched_too "$third" || die "the third is not watched"
+next_intervals tree.json
+tree_step tree 2
+tree_step third 1
+next_intervals tree.json
+kill -KILL "$third"
+has_ended() { ! is_watched_too "$third"; }
+wait_until 20 has_ended || die "the third has ended, and is watched"
+end_watch
+
+cat >tree.py <<'P'
+# Prints "dense SUM" for each process that was watched, in the order of their ids.
+import json, sys
+sums, begun, ended = {}, 0, 0
+for line in open(sys.argv[1]):
+    sample = json.loads(line)
+    begun, ended = begun + sample["begun"], ended + sample["ended"]
+    for name in ["dirtied_pages", "written_pages", "tracked_bytes", "resident_bytes"]:
+        assert sample[name] == sum(process[name] for process in sample["processes"]), (name, line)
+    assert sample["dirtied_pages"] == sum(m["dirtied_pages"] for m in sample["mappings"]), line
+    assert sample["pid"] == sample["processes"][0]["pid"], line
+    for mapping in sample["mappings"]:
+        assert mapping["pid"] in [process["pid"] for process in sample["processes"]], line
+        if "dense" in mapping["what"]:
+            sums[mapping["pid"]] = sums.get(mapping["pid"], 0) + mapping["dirtied_pages"]
+print(*(f"dense {sums[pid]}" for pid in sorted(sums)), f"begun {begun >= 1} ended {ended >= 1}")
+P
+sums=$(python3 tree.py tree.json 2>&1) || die "the tree: $sums"
+[[ $sums == "dense 128 dense 64 begun True ended True" ]] || die "the tree: counted $sums"
+wait_until 10 not_registered "$tree" || die "the session of the root is left"
+wait_until 10 not_registered "$(pgrep -P "$tree" -o -x watched)" || die "the session of the child is left"
+"$sealpoint" watch "$tree" -i 20ms -n 1 >table </dev/null || die "a table: status $?"
+for words in 'and 1 descendant,' 'PID .*PAGES/S .*NAME'; do
+	grep -q "$words" table || die "the table of a tree: $(<table)"
+done
+ok "$TEST_NAME/a tree" "$sums"
+kill -KILL "$(pgrep -P "$tree" -o -x watched)" "$tree"
+
 # --- for people -----------------------------------------------------------------------------------------
 
 "$sealpoint" watch "$pid" -i 20ms -n 2 >table </dev/null || die "a table: status $?"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# java with several threads and a heap of 1 GiB, all of it resident.
+# java with 200 threads and a heap of 1 GiB, all of it resident.
 #
 # timeout: 600
 # exclusive: it needs 1.5 GiB of memory and as much of disk

@@ -1,7 +1,7 @@
 /*
  * A process of a user without any privilege.
  *
- * subject: user=nobody
+ * subject: except=user user=nobody
  */
 #include "subject.h"
 

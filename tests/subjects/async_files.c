@@ -1,14 +1,50 @@
 /*
  * Signals for files that become ready: owner, signal, and the descriptor that the signal names, for
- * a pipe with O_ASYNC.
+ * a pipe with O_ASYNC. Others' signals go to a child, and to its group.
  */
 #include "subject.h"
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
+
+/* A pipe whose signals go to another process, or a group. */
+static int pipe_of(enum __pid_type type, pid_t pid)
+{
+	struct f_owner_ex owner = {.type = type, .pid = pid};
+	int ends[2];
+
+	subject_need(pipe(ends) == 0 && fcntl(ends[0], F_SETOWN_EX, &owner) == 0, "F_SETOWN_EX");
+	return ends[0];
+}
+
+static void check_owner(int fd, enum __pid_type type, pid_t pid)
+{
+	struct f_owner_ex owner = {0};
+
+	subject_check(!fcntl(fd, F_GETOWN_EX, &owner) && owner.type == type && owner.pid == pid,
+	              "the owner is %d, type %d, not %d, type %d", owner.pid, owner.type, pid,
+	              type);
+}
+
+static pid_t beget_leader(void)
+{
+	pid_t pid = fork();
+
+	subject_need(pid >= 0, "fork");
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	subject_need(setpgid(pid, pid) == 0, "setpgid");
+	return pid;
+}
 
 int main(void)
 {
+	pid_t child = beget_leader();
+	int childs = pipe_of(F_OWNER_PID, child), groups = pipe_of(F_OWNER_PGRP, child);
 	struct f_owner_ex owner = {.type = F_OWNER_TID, .pid = gettid()};
 	struct timespec timeout = {.tv_sec = 5};
 	siginfo_t info = {0};
@@ -25,10 +61,9 @@ int main(void)
 
 	subject_ready();
 
-	memset(&owner, 0, sizeof(owner));
-	subject_check(!fcntl(ends[0], F_GETOWN_EX, &owner) && owner.type == F_OWNER_TID &&
-	                      owner.pid == gettid(),
-	              "the owner is %d, type %d", owner.pid, owner.type);
+	check_owner(ends[0], F_OWNER_TID, gettid());
+	check_owner(childs, F_OWNER_PID, child);
+	check_owner(groups, F_OWNER_PGRP, child);
 	subject_check(fcntl(ends[0], F_GETSIG) == SIGRTMIN + 2, "the signal is another one");
 	subject_check(write(ends[1], "x", 1) == 1, "write");
 	subject_check(sigtimedwait(&set, &info, &timeout) == SIGRTMIN + 2, "no signal came");

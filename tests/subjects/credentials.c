@@ -2,6 +2,8 @@
  * Credentials of an unusual process: three different user and group ids, supplementary groups, some
  * capabilities permitted, fewer effective, some inheritable and ambient, a smaller bounding set,
  * securebits, no_new_privs.
+ *
+ * subject: except=user (it has nothing to give up)
  */
 #include "subject.h"
 

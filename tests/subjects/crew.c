@@ -3,8 +3,6 @@
  * which hand a token on through pipes. Each counts its rounds in a file that is mapped shared
  * ("heartbeat"), where a test sees whether all go on, and looks whether its descriptors, and in the
  * end its mappings, are what they were. With the root all end.
- *
- * subject: modes=kill,running,twice
  */
 #include "mapping.h"
 

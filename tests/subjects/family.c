@@ -2,8 +2,6 @@
  * A tree of processes of three generations: parents, sessions and process groups, those too whose
  * leader is gone; orphans that have come to the root; children that have ended and were not collected;
  * one that is stopped. All share two pipes, an open file and a piece of memory.
- *
- * subject: modes=kill,running,twice
  */
 #include "subject.h"
 
@@ -12,6 +10,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 enum { MEMBERS_MAX = 32 };
@@ -104,6 +103,17 @@ static void make_ended(int status)
 		_exit(status);
 	if (pid == 0)
 		kill(getpid(), -status);
+	wait_until_state(pid, 'Z');
+}
+
+/* One whose parent is told of its end by another signal, and which only __WALL waits for. */
+static void make_ended_clone(int exit_signal)
+{
+	pid_t pid = (pid_t)syscall(SYS_clone, exit_signal, NULL, NULL, NULL, 0);
+
+	subject_need(pid >= 0, "clone");
+	if (pid == 0)
+		_exit(9);
 	wait_until_state(pid, 'Z');
 }
 
@@ -316,9 +326,11 @@ int main(void)
 	stopped = make_stopped();
 	make_ended(7);
 	make_ended(-SIGUSR2);
+	make_ended_clone(SIGURG);
 	count = list(getpid(), before, 0);
-	subject_need(count == expected + 2, "%u members", count);
+	subject_need(count == expected + 3, "%u members", count);
 	signal(SIGCHLD, hear);
+	signal(SIGURG, hear);
 	subject_ready();
 	subject_check(atomic_load(&heard) == 0, "heard of %d children", atomic_load(&heard));
 	check_members(before, count);

@@ -68,10 +68,10 @@ static void check_pattern(int fd, size_t total)
 
 int main(void)
 {
-	int plain[2], packet[2], full[2], hung[2], deaf[2], fifo[2];
+	int plain[2], packet[2], full[2], hung[2], deaf[2], fifo[2], left[2];
 
 	subject_need(!pipe(plain) && !pipe2(packet, O_DIRECT) && !pipe2(full, O_NONBLOCK) &&
-	                     !pipe(hung) && !pipe(deaf),
+	                     !pipe(hung) && !pipe(deaf) && !pipe2(left, O_DIRECT),
 	             "pipe");
 	int reopened = open("/proc/self/fd/4", O_WRONLY | O_NONBLOCK);
 
@@ -86,6 +86,9 @@ int main(void)
 	put(hung[1], "last words");
 	close(hung[1]);
 	close(deaf[0]);
+	put(left[1], "left");
+	put(left[1], "behind");
+	close(left[1]);
 	subject_need(mkfifo("fifo", 0600) == 0 || errno == EEXIST, "mkfifo");
 	fifo[0] = open("fifo", O_RDONLY | O_NONBLOCK);
 	fifo[1] = open("fifo", O_WRONLY);
@@ -106,6 +109,8 @@ int main(void)
 	expect(hung[0], "last words", "pipe without a writer");
 	subject_check(events(hung[0]) == POLLHUP, "pipe without a writer: %#x", events(hung[0]));
 	subject_check(events(deaf[1]) & POLLERR, "pipe without a reader: %#x", events(deaf[1]));
+	expect(left[0], "left", "pipe of packets without a writer");
+	expect(left[0], "behind", "pipe of packets without a writer");
 	expect(fifo[0], "in the fifo", "FIFO");
 	put(fifo[1], "more");
 	expect(fifo[0], "more", "FIFO");

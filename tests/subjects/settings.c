@@ -70,6 +70,8 @@ int main(void)
 	setrlimit(RLIMIT_NOFILE, &files);
 	setrlimit(RLIMIT_CORE, &core);
 	setrlimit(RLIMIT_STACK, &stack);
+	write_proc("/proc/self/oom_score_adj", "345");
+	write_proc("/proc/self/coredump_filter", "0x7f");
 	prctl(PR_SET_NAME, "renamed");
 	prctl(PR_SET_DUMPABLE, 0);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -77,8 +79,6 @@ int main(void)
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
 	prctl(PR_SET_TIMERSLACK, 77777);
 	personality(ADDR_NO_RANDOMIZE);
-	write_proc("/proc/self/oom_score_adj", "345");
-	write_proc("/proc/self/coredump_filter", "0x7f");
 	subject_need(setpriority(PRIO_PROCESS, 0, 3) == 0, "setpriority");
 	pthread_barrier_init(&prepared, NULL, 2);
 	subject_need(pthread_create(&other, NULL, thread, NULL) == 0, "pthread_create");

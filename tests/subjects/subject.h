@@ -24,13 +24,16 @@
  *
  * A subject is run in several modes (tests/subject.sh): killed by the dump and restored ("kill"),
  * left running, then restored from the image after it has passed ("running"), dumped and restored
- * twice ("twice"), and dumped three times with its writes tracked, each dump on the one before, and
- * restored from the last ("delta"). So a check must not destroy outside itself what the image needs again:
+ * twice ("twice"), dumped three times with its writes tracked, each dump on the one before, and
+ * restored from the last ("delta"), saved ahead twice before the dump ("pre-dump"), left running by
+ * a dump that saves it while it runs ("live"), and killed and restored as a process of a user without
+ * privileges ("user"). So a check must not destroy outside itself what the image needs again:
  * a file's contents, for example. A line in the subject's opening comment may change how it is run:
  *
- *	subject: modes=kill,twice user=nobody dump=--tcp-close timeout=120 ignore=maps
+ *	subject: except=running,user user=nobody dump=--tcp-close timeout=120 ignore=maps
  *
- *	modes=LIST	of kill, running, twice, delta (default: all), or none: a script runs it
+ *	except=LIST	not in these modes; the comment says why
+ *	modes=none	in no mode: a script runs it
  *	user=NAME	runs as this user; sealpoint itself runs as root
  *	dump=OPTIONS	for sealpoint dump, separated by commas
  *	restore=OPTIONS	for sealpoint restore

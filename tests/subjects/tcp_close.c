@@ -1,7 +1,7 @@
 /*
  * An established TCP connection, given up by the dump: both ends read as closed by the other.
  *
- * subject: modes=kill,twice dump=--tcp-close
+ * subject: except=running,live dump=--tcp-close (a program that runs on keeps it)
  */
 #include "subject.h"
 

@@ -2,7 +2,7 @@
  * Established TCP connections with both ends in the program, over IPv4, IPv6 and IPv4 on an IPv6 socket:
  * idle ones, one with something in each direction, one that is full in both.
  *
- * subject: modes=kill,twice,delta dump=--tcp-established
+ * subject: dump=--tcp-established restore=--tcp-established
  */
 #include "tcp_pair.h"
 

@@ -19,7 +19,9 @@ static inline struct pair make_pair_at(int family, struct sockaddr_in6 address)
 	        .client = socket(family, SOCK_STREAM, 0),
 	        .listener = socket(family, SOCK_STREAM, 0),
 	};
+	const int yes = 1;
 
+	setsockopt(pair.listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
 	subject_need(bind(pair.listener, (struct sockaddr *)&address, size) == 0, "bind");
 	subject_need(listen(pair.listener, 5) == 0, "listen");
 	subject_need(getsockname(pair.listener, (struct sockaddr *)&address, &size) == 0,

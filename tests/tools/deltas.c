@@ -738,7 +738,7 @@ int main(int argc, char **argv)
 	for (step = 0; step <= options.steps; step++)
 		one_step(&first);
 	phase = "ending";
-	need(sp_tracking_stop(subject.pid, &err), &err, "track stop");
+	need(sp_tracking_stop(subject.pid, NULL, &err), &err, "track stop");
 	stop_watchdog(watchdog);
 	kill(subject.pid, SIGKILL);
 	waitpid(subject.pid, NULL, 0);

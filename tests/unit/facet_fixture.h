@@ -82,6 +82,7 @@ static inline int save_facet(struct held *held, const struct sp_facet *facet, st
 	        .options = &facet_options,
 	        .log = &facet_log,
 	};
+	struct sp_asked asked = {};
 	char *status = NULL;
 	int ret;
 
@@ -90,7 +91,14 @@ static inline int save_facet(struct held *held, const struct sp_facet *facet, st
 	assert_int_equal(sp_status_read(held->process.pid, held->remote.driver->tid, &status, err),
 	                 0);
 	saver.status = status;
-	ret = facet->save(&saver, body, err);
+	saver.asked = &asked;
+	sp_batch_begin(&held->remote);
+	ret = facet->ask ? facet->ask(&saver, err) : 0;
+	if (!ret)
+		ret = sp_batch_run(&held->remote, err);
+	if (!ret)
+		ret = facet->save(&saver, body, err);
+	free(asked.notes);
 	free(status);
 	return ret;
 }
@@ -128,7 +136,10 @@ static inline int rebuild_facet_beside(struct held *held, const struct sp_facet 
 		process.n_facets = 1;
 	}
 	*err = (struct sp_error){};
-	return facet->rebuild(&builder, own.body, err);
+	sp_batch_begin(&held->remote);
+	if (facet->rebuild(&builder, own.body, err))
+		return -err->code;
+	return sp_batch_run(&held->remote, err);
 }
 
 static inline int rebuild_facet(struct held *held, const struct sp_facet *facet,

@@ -134,6 +134,7 @@ static inline int file_target_save(struct file_target *target,
 	const struct sp_page_writer_options page_options = {.level = SP_COMPRESS_DEFAULT};
 	struct sp_file_saver saver = {
 	        .options = options,
+	        .root = target->process.pid,
 	        .log = &file_target_log,
 	};
 	Sealpoint__Manifest manifest = SEALPOINT__MANIFEST__INIT;

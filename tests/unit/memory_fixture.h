@@ -206,6 +206,7 @@ static inline int rebuild(struct bench *bench, long deny, struct sp_error *err)
 	       sp_memory_empty(build, (struct sp_range){place, place + SP_REMOTE_SIZE}, err) ?:
 	       sp_memory_map(build, err) ?:
 	       sp_memory_fill(build, err) ?:
+	       sp_memory_make_resident(build, err) ?:
 	       sp_vdso_place(build, err) ?:
 	       sp_memory_finish(build, err) ?:
 	       sp_memory_seal(build, err) ?:

@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -190,6 +191,64 @@ static void an_abandoned_checkpoint_leaves_nothing(void **state)
 	sp_checkpoint_abandon(&writer);
 	sp_checkpoint_abandon(&writer);
 	assert_int_equal(count_entries(scratch.path), 0);
+	scratch_remove(&scratch);
+}
+
+/* In a process that says so when it has begun, and ends without a word; `lives` while it is waited for. */
+static pid_t begin_in_child(const char *path, bool lives)
+{
+	int began[2];
+	pid_t child;
+	char byte;
+
+	assert_int_equal(pipe(began), 0);
+	child = fork();
+	if (child == 0) {
+		struct sp_page_writer_options options = {.level = 1};
+		struct sp_checkpoint_writer writer;
+
+		if (sp_checkpoint_create(&writer, path, &options, NULL) == 0 &&
+		    write(began[1], "", 1) == 1 && lives)
+			pause();
+		_exit(0);
+	}
+	close(began[1]);
+	assert_int_equal(read(began[0], &byte, 1), 1);
+	close(began[0]);
+	if (!lives)
+		waitpid(child, NULL, 0);
+	return child;
+}
+
+static void what_a_killed_run_has_left_goes_with_the_next(void **state)
+{
+	struct scratch scratch = scratch_make();
+	sp_cleanup_free struct fixture *fixture = new_fixture();
+	sp_cleanup_free char *path = in_scratch(&scratch, "saved");
+	sp_cleanup_free char *other = in_scratch(&scratch, "other");
+	sp_cleanup_free char *of_this_pid = sp_format("%s.partial-%d", path, getpid());
+	sp_cleanup_free char *longer = sp_format("%s.partial-1x", path);
+	sp_cleanup_free char *filled = sp_format("%s.partial-1", path);
+	sp_cleanup_free char *file = sp_format("%s/notes", filled);
+	pid_t alive;
+
+	alive = begin_in_child(path, true);
+	begin_in_child(path, false);
+	begin_in_child(other, false);
+	assert_int_equal(mkdir(of_this_pid, 0700), 0);
+	assert_int_equal(mkdir(longer, 0700), 0);
+	assert_int_equal(mkdir(filled, 0700), 0);
+	assert_int_equal(mknod(file, S_IFREG | 0600, 0), 0);
+	assert_int_equal(count_entries(scratch.path), 6);
+	write_fixture(fixture, path);
+	/* The others are in use, of another name, or have more in them than we would write. */
+	assert_int_equal(count_entries(scratch.path), 5);
+	assert_int_equal(access(file, F_OK), 0);
+	kill(alive, SIGKILL);
+	waitpid(alive, NULL, 0);
+	write_fixture(fixture, other);
+	assert_int_equal(count_entries(scratch.path), 5);
+	assert_int_equal(try_verify(path), 0);
 	scratch_remove(&scratch);
 }
 
@@ -585,6 +644,7 @@ int main(void)
 	        cmocka_unit_test(an_empty_directory_is_replaced),
 	        cmocka_unit_test(what_is_there_is_not_overwritten),
 	        cmocka_unit_test(an_abandoned_checkpoint_leaves_nothing),
+	        cmocka_unit_test(what_a_killed_run_has_left_goes_with_the_next),
 	        cmocka_unit_test(a_full_disk_leaves_nothing),
 	        cmocka_unit_test(every_flipped_byte_is_refused),
 	        cmocka_unit_test(a_file_cut_off_or_prolonged_is_refused),

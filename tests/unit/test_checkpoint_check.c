@@ -121,6 +121,22 @@ static void unknown_exit_signal(struct fixture *fixture)
 	fixture->ended[0].exit_signal = 65;
 }
 
+static void ended_with_shared_descriptors(struct fixture *fixture)
+{
+	fixture->ended_count = 1;
+	fixture->ended[0].descriptors_of = 100;
+}
+
+static void shares_with_itself(struct fixture *fixture)
+{
+	fixture->process.directories_of = 100;
+}
+
+static void shares_descriptors_and_has_some(struct fixture *fixture)
+{
+	fixture->process.descriptors_of = 100;
+}
+
 static void child_of_ended(struct fixture *fixture)
 {
 	fixture->ended_count = 2;
@@ -296,6 +312,11 @@ static void references_that_lead_nowhere_are_refused(void **state)
 	        {ended_by_nothing, "has ended with status 0x11, which cannot be"},
 	        {ended_with_both, "has ended with status 0x709"},
 	        {unknown_exit_signal, "process 110 ends with signal 65"},
+	        {ended_with_shared_descriptors,
+	         "process 110 has ended, and has more than a status"},
+	        {shares_with_itself, "process 100 shares its directories with process 100"},
+	        {shares_descriptors_and_has_some,
+	         "process 100 shares its descriptors with process 100"},
 	        {child_of_ended, "process 111 comes before its parent 110"},
 	        {child_of_nobody, "process 110 comes before its parent 99"},
 	        {process_twice, "process 100 is there twice"},

@@ -26,6 +26,7 @@ static void begin(struct sp_cut *cut)
 	sp_cut_init(cut);
 	if (sp_session_begin(&cut->session, getpid(), uffd, &err) < 0)
 		skip_because("no asynchronous write protection here");
+	cut->living = getpid();
 	cut->active = true;
 }
 
@@ -51,7 +52,7 @@ static struct sp_vma list_and_take(struct sp_cut *cut, struct sp_range range, bo
 	                       .prot = PROT_READ | PROT_WRITE,
 	                       .flags = SP_VMA_UFFD,
 	                       .page_shift = SP_PAGE_SHIFT};
-	assert_int_equal(sp_cut_take(cut, &vmas, frozen, &err), 0);
+	assert_int_equal(sp_cut_take(cut, &vmas, frozen, 0, &err), 0);
 	sp_cut_saved(cut, &vmas);
 	return *vma;
 }

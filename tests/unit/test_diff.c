@@ -24,7 +24,7 @@ static void pair_compare(struct pair *pair)
 	struct sp_error err = {0};
 
 	write_fixture(pair->fixture, pair->after);
-	if (sp_diff(pair->before, pair->after, &pair->difference, &err) < 0)
+	if (sp_diff(pair->before, pair->after, 0, &pair->difference, &err) < 0)
 		fail_msg("%s", err.message);
 }
 

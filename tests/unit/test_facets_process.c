@@ -452,9 +452,20 @@ static void a_changed_root_comes_back(void **state)
 	assert_survives(&sp_facet_fs_context, change_root);
 }
 
-static void a_deleted_directory_is_refused(void **state)
+static void a_deleted_directory_comes_back_deleted(void **state)
 {
-	assert_refused(&sp_facet_fs_context, delete_directory, ENOENT, "gone");
+	assert_survives(&sp_facet_fs_context, delete_directory);
+}
+
+static void delete_root(void)
+{
+	must(chdir(scratch) == 0 && mkdir("gone", 0700) == 0);
+	must(chroot("gone") == 0 && rmdir("gone") == 0);
+}
+
+static void a_deleted_root_is_refused(void **state)
+{
+	assert_refused(&sp_facet_fs_context, delete_root, ENOENT, "gone");
 }
 
 static void change_layout(void)
@@ -580,7 +591,8 @@ int main(void)
 	        cmocka_unit_test(limits_that_cannot_be_given_are_refused_early),
 	        cmocka_unit_test(directories_and_umask_come_back),
 	        cmocka_unit_test(a_changed_root_comes_back),
-	        cmocka_unit_test(a_deleted_directory_is_refused),
+	        cmocka_unit_test(a_deleted_directory_comes_back_deleted),
+	        cmocka_unit_test(a_deleted_root_is_refused),
 	        cmocka_unit_test(memory_layout_comes_back),
 	        cmocka_unit_test(process_settings_come_back),
 	        cmocka_unit_test(settings_of_sealpoint_do_not_stay),

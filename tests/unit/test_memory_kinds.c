@@ -1,4 +1,4 @@
-/* memfds and shared anonymous memory: contents, holes, seals, and who shares what. */
+/* memfds, shared anonymous memory, System V segments: contents, holes, seals, and who shares what. */
 #include "unit/round_trip.h"
 #include "unit/skip.h"
 
@@ -40,7 +40,12 @@ static void make_memfd(void)
 	need(dup(fd) == 1);
 	need(open("/proc/self/fd/0", O_RDONLY) == 2);
 	need(lseek(2, 10 * PAGE + 5, SEEK_SET) > 0);
-	need(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_WRITE) == 0);
+}
+
+static void make_sealed_memfd(void)
+{
+	make_memfd();
+	need(fcntl(0, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_WRITE) == 0);
 }
 
 static void memfd_keeps_contents_holes_owner_and_position(void **state)
@@ -68,6 +73,7 @@ static void memfd_keeps_contents_holes_owner_and_position(void **state)
 static void memfd_views_share_one_file(void **state)
 {
 	struct round_trip trip;
+	struct stat stat;
 	char bytes[9] = "";
 	int view;
 
@@ -78,9 +84,9 @@ static void memfd_views_share_one_file(void **state)
 	assert_int_equal(fcntl(view, F_GETFL) & O_ACCMODE, O_RDONLY);
 	assert_int_equal(read(view, bytes, 8), 8);
 	assert_string_equal(bytes, "contents");
-	assert_int_equal(pwrite(round_trip_fd(&trip, 0), "replaced", 8, 10 * PAGE + 5), 8);
-	assert_int_equal(pread(view, bytes, 8, 10 * PAGE + 5), 8);
-	assert_string_equal(bytes, "replaced");
+	assert_int_equal(ftruncate(round_trip_fd(&trip, 0), 63 * PAGE), 0);
+	assert_int_equal(fstat(view, &stat), 0);
+	assert_int_equal(stat.st_size, 63 * PAGE);
 	round_trip_end(&trip);
 }
 
@@ -89,7 +95,7 @@ static void memfd_is_sealed_again(void **state)
 	struct round_trip trip;
 	int fd;
 
-	round_trip_save(&trip, make_memfd, NULL);
+	round_trip_save(&trip, make_sealed_memfd, NULL);
 	round_trip_restore(&trip);
 	round_trip_settle(&trip, &sp_kind_memfd);
 	fd = round_trip_fd(&trip, 0);
@@ -217,9 +223,11 @@ static void shared_memory_keeps_contents_and_holes(void **state)
 	round_trip_end(&trip);
 }
 
+/* --- System V shared memory --- */
+
 static void add_system_v_mapping(struct round_trip *trip)
 {
-	struct sp_range range = {FIRST_MAPPING, FIRST_MAPPING + PAGE};
+	struct sp_range range = {FIRST_MAPPING, FIRST_MAPPING + 8 * PAGE};
 	uint32_t id;
 
 	if (sp_file_table_add_mapping(&trip->target.table, trip->target.process.pid, range, true,
@@ -229,18 +237,35 @@ static void add_system_v_mapping(struct round_trip *trip)
 
 static void attach_system_v(void)
 {
-	int segment = shmget(IPC_PRIVATE, PAGE, IPC_CREAT | 0600);
+	int segment = shmget(IPC_PRIVATE, 8 * PAGE - 1, IPC_CREAT | 0640);
+	uint8_t *memory = shmat(segment, (void *)FIRST_MAPPING, 0);
 
-	need(shmat(segment, (void *)FIRST_MAPPING, 0) != (void *)-1);
+	need(memory != (void *)-1);
+	memory[3 * PAGE + 1] = 42;
 	need(shmctl(segment, IPC_RMID, NULL) == 0);
 }
 
-static void system_v_segment_is_refused_by_name(void **state)
+static void system_v_segment_keeps_id_size_and_contents(void **state)
 {
-	struct round_trip trip = {0};
+	struct round_trip trip;
+	struct shmid_ds segment;
+	struct stat stat;
+	uint8_t byte = 0;
+	int id;
 
-	assert_true(round_trip_try_save(&trip, attach_system_v, add_system_v_mapping) < 0);
-	assert_non_null(strstr(trip.err.message, "System V shared memory"));
+	round_trip_save(&trip, attach_system_v, add_system_v_mapping);
+	id = (int)sp_file_table_at(&trip.target.table, 1)->stat.st_ino;
+	round_trip_restore(&trip);
+	assert_int_equal(fstat(trip.copy.builder.fds[1], &stat), 0);
+	assert_int_equal(stat.st_ino, id);
+	assert_int_equal(populated_bytes(trip.copy.builder.fds[1]), PAGE);
+	assert_int_equal(pread(trip.copy.builder.fds[1], &byte, 1, 3 * PAGE + 1), 1);
+	assert_int_equal(byte, 42);
+	assert_int_equal(shmctl(id, IPC_STAT, &segment), 0);
+	assert_int_equal(segment.shm_segsz, 8 * PAGE - 1);
+	assert_int_equal(segment.shm_perm.mode, 0640);
+	round_trip_settle(&trip, &sp_kind_system_v_memory);
+	assert_int_equal(shmctl(id, IPC_STAT, &segment), -1); /* removed again */
 	round_trip_end(&trip);
 }
 
@@ -253,7 +278,7 @@ int main(void)
 	        cmocka_unit_test(memfd_keeps_what_decides_about_executing_and_sealing),
 	        cmocka_unit_test(memfd_of_huge_pages_comes_back_huge),
 	        cmocka_unit_test(shared_memory_keeps_contents_and_holes),
-	        cmocka_unit_test(system_v_segment_is_refused_by_name),
+	        cmocka_unit_test(system_v_segment_keeps_id_size_and_contents),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -249,9 +249,7 @@ static void what_cannot_be_saved_is_named(void **state)
 	        {"", SP_VMA_ANONYMOUS, SP_VMA_UFFD, "userfaultfd"},
 	        {"", SP_VMA_ANONYMOUS, SP_VMA_SHADOW_STACK, "shadow stack"},
 	        {"/dev/mem", SP_VMA_DEVICE, SP_VMA_IO, "device"},
-	        {"/[aio] (deleted)", SP_VMA_DEVICE, 0, "io_destroy"},
 	        {"anon_inode:[io_uring]", SP_VMA_DEVICE, 0, "io_uring"},
-	        {"/SYSV00000000 (deleted)", SP_VMA_FILE_SHARED, 0, "shmdt"},
 	        {"[vvar]", SP_VMA_VVAR, SP_VMA_IO, NULL},
 	};
 
@@ -275,6 +273,27 @@ static void what_cannot_be_saved_is_named(void **state)
 	}
 }
 
+static void much_that_was_written_is_held_however_large_the_mapping_is(void **state)
+{
+	const uint64_t base = 1ULL << 32, size = 64ULL << 30, written = size / 16;
+	struct sp_range range = {base + written, base + 2 * written};
+	struct sp_array changed = {.items = &range, .count = 1, .item_size = sizeof(range)};
+	struct sp_vma vma = {
+	        .range = {base, base + size},
+	        .kind = SP_VMA_ANONYMOUS,
+	        .page_shift = SP_PAGE_SHIFT,
+	};
+
+	assert_false(sp_memory_is_worth_holding(&vma, &changed, UINT64_MAX));
+	assert_false(sp_memory_is_worth_holding(&vma, &changed, written));
+	assert_true(sp_memory_is_worth_holding(&vma, &changed, written - 1));
+	vma.kind = SP_VMA_FILE_PRIVATE;
+	assert_false(sp_memory_is_worth_holding(&vma, &changed, 0));
+	vma.kind = SP_VMA_ANONYMOUS;
+	range.end += written;
+	assert_true(sp_memory_is_worth_holding(&vma, &changed, UINT64_MAX));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -284,6 +303,7 @@ int main(void)
 	        cmocka_unit_test(only_changed_pages_of_a_private_file_are_stored),
 	        cmocka_unit_test(shared_memory_lives_with_its_file),
 	        cmocka_unit_test(huge_pages_are_noted),
+	        cmocka_unit_test(much_that_was_written_is_held_however_large_the_mapping_is),
 	        cmocka_unit_test(what_cannot_be_saved_is_named),
 	};
 

@@ -250,6 +250,77 @@ static void a_copy_says_what_the_chain_says(void **state)
 	}
 }
 
+/* Adds pages of which each word is its own address. */
+static void add_numbers(struct sp_page_writer *writer, uint32_t object, uint64_t page,
+                        uint64_t pages, enum sp_page_state state)
+{
+	uint32_t source =
+	        sp_page_writer_add_source(writer, (struct sp_page_source){.read = number_read});
+	struct sp_error err = {0};
+
+	assert_int_equal(
+	        sp_page_writer_add(writer, object, pages_range(page, pages), state, source, &err),
+	        0);
+}
+
+static void assert_numbers(struct sp_page_store *store, uint32_t object, uint64_t page,
+                           uint64_t pages)
+{
+	struct sp_range range = pages_range(page, pages);
+	struct sp_error err = {0};
+
+	for (uint64_t at = range.start; at < range.end; at += SP_PAGE_SIZE) {
+		uint64_t word = 0;
+
+		if (sp_page_store_read(store, object, at, &word, sizeof(word), &err) < 0)
+			fail_msg("%s", err.message);
+		assert_int_equal(word, at);
+	}
+}
+
+/* The origin has some of it in this store, and some in the one below, which does not know the object. */
+static void what_is_in_common_is_stored_once(void **state)
+{
+	struct scratch below = scratch_make(), scratch = scratch_make(), copy = scratch_make();
+	struct sp_page_writer *writer = open_writer(&below, SP_COMPRESS_DEFAULT);
+	struct sp_page_store *parent, *store, *copied;
+	struct sp_page_stats stats;
+	struct sp_error err = {0};
+
+	sp_page_writer_new_object(writer);
+	add_numbers(writer, 1, 1, 100, SP_PAGE_DATA);
+	finish_writer(writer, NULL);
+	writer = open_writer(&scratch, SP_COMPRESS_DEFAULT);
+	sp_page_writer_new_object(writer);
+	sp_page_writer_set_origin(writer, sp_page_writer_new_object(writer), 1);
+	add_numbers(writer, 2, 20, 60, SP_PAGE_COMMON);
+	add_numbers(writer, 1, 1, 50, SP_PAGE_PARENT);
+	add_numbers(writer, 1, 51, 50, SP_PAGE_DATA);
+	finish_writer(writer, &stats);
+	assert_int_equal(stats.raw_bytes, 50 * SP_PAGE_SIZE);
+	assert_int_equal(stats.pages[SP_PAGE_COMMON], 60);
+
+	parent = open_store(&below, NULL);
+	store = open_store(&scratch, parent);
+	assert_numbers(store, 1, 1, 100);
+	assert_numbers(store, 2, 20, 60);
+	sp_page_store_stats(store, &stats);
+	assert_int_equal(stats.superseded_bytes, 0);
+	sp_page_store_chain_stats(store, &stats);
+	assert_int_equal(stats.raw_bytes, 100 * SP_PAGE_SIZE);
+	writer = open_writer(&copy, SP_COMPRESS_DEFAULT);
+	assert_int_equal(sp_page_store_copy(store, writer, &err), 0);
+	finish_writer(writer, NULL);
+	copied = open_store(&copy, NULL);
+	assert_numbers(copied, 2, 20, 60);
+	sp_page_store_close(copied);
+	sp_page_store_close(store);
+	sp_page_store_close(parent);
+	scratch_remove(&below);
+	scratch_remove(&scratch);
+	scratch_remove(&copy);
+}
+
 /* More than a copy holds in memory at a time, in two objects with numbers of their own. */
 static void a_large_copy_goes_in_pieces(void **state)
 {
@@ -300,6 +371,7 @@ int main(void)
 	        cmocka_unit_test(the_topmost_layer_counts),
 	        cmocka_unit_test(bytes_that_were_superseded_are_told),
 	        cmocka_unit_test(a_copy_says_what_the_chain_says),
+	        cmocka_unit_test(what_is_in_common_is_stored_once),
 	        cmocka_unit_test(a_large_copy_goes_in_pieces),
 	};
 

@@ -20,7 +20,7 @@
  */
 struct fixture {
 	Sealpoint__PageIndex chunks[2];
-	uint32_t objects[2][2], object_runs[2][2], states[2][3];
+	uint32_t objects[2][2], object_runs[2][2], origins[2][2], states[2][3];
 	uint64_t gaps[2][3], lengths[2][3];
 };
 
@@ -37,6 +37,7 @@ static void fixture_init(struct fixture *fixture)
 		chunk->n_objects = chunk->n_object_runs = 1;
 		chunk->objects = fixture->objects[i];
 		chunk->object_runs = fixture->object_runs[i];
+		chunk->origins = fixture->origins[i];
 		chunk->n_gaps = chunk->n_lengths = chunk->n_states = 2;
 		chunk->gaps = fixture->gaps[i];
 		chunk->lengths = fixture->lengths[i];
@@ -50,6 +51,19 @@ static void fixture_init(struct fixture *fixture)
 		fixture->lengths[i][1] = 10;
 		fixture->states[i][1] = SP_PAGE_HOLE;
 	}
+}
+
+/* The second chunk is of object 2, which has pages in common with object 1, and two of its own. */
+static void have_in_common(struct fixture *fixture, uint64_t page, uint64_t pages)
+{
+	fixture->objects[1][0] = 2;
+	fixture->chunks[1].n_origins = 1;
+	fixture->origins[1][0] = 1;
+	fixture->gaps[1][0] = page;
+	fixture->lengths[1][0] = pages;
+	fixture->states[1][0] = SP_PAGE_COMMON;
+	fixture->lengths[1][1] = 2;
+	fixture->states[1][1] = SP_PAGE_DATA;
 }
 
 static int build(const struct fixture *fixture, struct sp_page_index *index, struct sp_error *err)
@@ -106,7 +120,7 @@ static void a_layer_covers_the_ones_below(void **state)
 		uint32_t layer, frame, place;
 		enum sp_page_state state;
 	} expected[] = {
-	        {90, 10, 1, 0, 0, SP_PAGE_PARENT}, {100, 1, 0, 0, 0, SP_PAGE_DATA},
+	        {90, 10, 1, 1, 0, SP_PAGE_PARENT}, {100, 1, 0, 0, 0, SP_PAGE_DATA},
 	        {101, 2, 1, 1, 0, SP_PAGE_DATA},   {105, 5, 0, 0, 0, SP_PAGE_HOLE},
 	        {110, 10, 1, 0, 0, SP_PAGE_ZERO},
 	};
@@ -134,6 +148,50 @@ static void a_layer_covers_the_ones_below(void **state)
 		assert_int_equal(run->frame, expected[i].frame);
 		assert_int_equal(run->place, expected[i].place);
 	}
+	sp_page_index_release(&index);
+}
+
+static void what_is_in_common_is_found_at_its_origin(void **state)
+{
+	struct fixture fixture;
+	struct sp_page_index index;
+	struct sp_page_stats stats;
+	struct sp_error err = {0};
+	const struct sp_index_run *run;
+
+	fixture_init(&fixture);
+	have_in_common(&fixture, 101, 1);
+	assert_int_equal(build(&fixture, &index, &err), 0);
+	run = sp_page_index_run(&index, 2, sp_page_index_search(&index, 2, 101));
+	assert_int_equal(run->page, 101);
+	assert_int_equal(run->pages, 1);
+	assert_int_equal(run->state, SP_PAGE_DATA);
+	assert_int_equal(run->frame, 0);
+	assert_int_equal(run->place, 1);
+	run = sp_page_index_run(&index, 2, sp_page_index_search(&index, 2, 105));
+	assert_int_equal(run->frame, 1);
+	sp_page_index_stats(&index, &stats);
+	assert_int_equal(stats.pages[SP_PAGE_DATA], 5);
+	assert_int_equal(stats.raw_bytes, 4 * SP_PAGE_SIZE);
+	assert_int_equal(stats.superseded_bytes, 0);
+	sp_page_index_release(&index);
+}
+
+static void what_is_in_common_may_be_in_the_parent(void **state)
+{
+	struct fixture fixture;
+	struct sp_page_index index;
+	struct sp_error err = {0};
+	const struct sp_index_run *run;
+
+	fixture_init(&fixture);
+	have_in_common(&fixture, 105, 4);
+	fixture.states[0][1] = SP_PAGE_PARENT;
+	assert_int_equal(build(&fixture, &index, &err), 0);
+	run = sp_page_index_run(&index, 2, sp_page_index_search(&index, 2, 105));
+	assert_int_equal(run->pages, 4);
+	assert_int_equal(run->state, SP_PAGE_PARENT);
+	assert_int_equal(run->origin, 1);
 	sp_page_index_release(&index);
 }
 
@@ -286,6 +344,29 @@ static void page_twice_in_a_higher_layer(struct fixture *fixture)
 	fixture->chunks[0].layer = fixture->chunks[1].layer = 63;
 }
 
+static void origin_missing(struct fixture *fixture)
+{
+	have_in_common(fixture, 100, 2);
+	fixture->chunks[1].n_origins = 0;
+}
+
+static void origin_is_itself(struct fixture *fixture)
+{
+	have_in_common(fixture, 100, 2);
+	fixture->origins[1][0] = 2;
+}
+
+static void origin_has_nothing(struct fixture *fixture)
+{
+	have_in_common(fixture, 101, 2);
+}
+
+static void too_many_origins(struct fixture *fixture)
+{
+	have_in_common(fixture, 100, 2);
+	fixture->chunks[1].n_origins = 2;
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
 	static const struct {
@@ -296,7 +377,7 @@ static void what_cannot_be_is_refused(void **state)
 	        {missing_object_runs, "1 objects with 0 numbers"},
 	        {too_many_object_runs, "for 4294967295 runs"},
 	        {short_column, "columns of 2, 2 and 1"},
-	        {unknown_state, "unknown state 6"},
+	        {unknown_state, "unknown state 7"},
 	        {empty_run, "a run of 0 pages"},
 	        {run_over_the_end, "which cannot be"},
 	        {gap_over_the_end, "which cannot be"},
@@ -316,6 +397,11 @@ static void what_cannot_be_is_refused(void **state)
 	        {frames_overlap, "overlap at offset 4096"},
 	        {frames_leave_a_gap, "leave a gap at offset 100"},
 	        {frames_end_early, "end at offset 8292"},
+	        {origin_missing, "in common with object 0, which cannot be"},
+	        {origin_is_itself, "in common with object 2, which cannot be"},
+	        {origin_has_nothing,
+	         "page 102 of object 2 is to be that of object 1, which has none"},
+	        {too_many_origins, "1 objects with 1 numbers of runs and 2 origins"},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -338,6 +424,8 @@ int main(void)
 	        cmocka_unit_test(pages_are_found_in_their_runs),
 	        cmocka_unit_test(chunks_may_come_in_any_order),
 	        cmocka_unit_test(a_layer_covers_the_ones_below),
+	        cmocka_unit_test(what_is_in_common_is_found_at_its_origin),
+	        cmocka_unit_test(what_is_in_common_may_be_in_the_parent),
 	        cmocka_unit_test(what_is_outside_of_the_ranges_is_forgotten),
 	        cmocka_unit_test(what_cannot_be_is_refused),
 	};

@@ -242,26 +242,28 @@ static void file_with_an_unknown_name_is_refused_with_a_way_out(void **state)
 	refused(linked_elsewhere, "ln -L /proc/");
 }
 
-static void removed_directory(void)
+static void watched_directory(void)
 {
-	mkdir("directory", 0700);
-	open("directory", O_RDONLY);
-	rmdir("directory");
+	signal(SIGIO, SIG_IGN);
+	fcntl(open(".", O_RDONLY), F_NOTIFY, DN_CREATE | DN_MULTISHOT);
 }
 
-static void removed_directory_is_refused(void **state)
+static void directory_with_notifications_is_refused(void **state)
 {
-	refused(removed_directory, "it has been removed");
+	refused(watched_directory, "F_NOTIFY");
 }
 
-static void own_proc_file(void)
+static void proc_file_of_its_parent(void)
 {
-	open("/proc/self/maps", O_RDONLY);
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", getppid());
+	open(path, O_RDONLY);
 }
 
-static void file_of_a_process_is_refused(void **state)
+static void file_of_a_process_outside_is_refused(void **state)
 {
-	refused(own_proc_file, "it belongs to a process in /proc");
+	refused(proc_file_of_its_parent, "which is not saved along");
 }
 
 static void missing_file_is_named_at_restore(void **state)
@@ -373,8 +375,8 @@ int main(void)
 	        cmocka_unit_test(unlinked_file_beyond_the_limit_is_refused),
 	        cmocka_unit_test(file_is_found_by_another_name_in_its_directory),
 	        cmocka_unit_test(file_with_an_unknown_name_is_refused_with_a_way_out),
-	        cmocka_unit_test(removed_directory_is_refused),
-	        cmocka_unit_test(file_of_a_process_is_refused),
+	        cmocka_unit_test(directory_with_notifications_is_refused),
+	        cmocka_unit_test(file_of_a_process_outside_is_refused),
 	        cmocka_unit_test(missing_file_is_named_at_restore),
 	        cmocka_unit_test(mapped_file_that_has_shrunk_is_refused),
 	        cmocka_unit_test(code_of_another_version_is_refused),

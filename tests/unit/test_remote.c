@@ -408,43 +408,65 @@ static void batch_passes_data_and_reports_the_failed_call(void **state)
 	end(pid);
 }
 
-/* Calls of an earlier batch are gone, whether it has run, has failed, or was never run. */
-static void single_call_runs_alone(void **state)
+/* Opens a file that leads nowhere; returns its descriptor, or -1. */
+static size_t add_open(struct sp_remote *remote)
+{
+	return sp_batch_call(remote, "open a file", SYS_open, sp_batch_string(remote, "/"), O_PATH,
+	                     0, 0, 0, 0);
+}
+
+/* What has run is not run again: each open gives the next number. Results of what ran before stay. */
+static void batch_goes_on_where_it_was_run(void **state)
 {
 	struct sp_process process;
 	struct sp_remote remote;
 	struct sp_error err = {0};
-	int64_t first, second;
-	remote_addr path;
+	size_t first, second, third;
+	int64_t alone;
 	pid_t pid = start(sleeper);
 
 	take(&process, &remote, pid);
 	sp_batch_begin(&remote);
-	path = sp_batch_string(&remote, "/");
-	sp_batch_call(&remote, "open a file", SYS_open, path, O_PATH, 0, 0, 0, 0);
+	first = add_open(&remote);
 	assert_int_equal(sp_batch_run(&remote, &err), 0);
-	first = sp_batch_result(&remote, 0);
-	assert_int_equal(sp_remote_call(&remote, &second, &err, "open another", SYS_open, path,
-	                                O_PATH, 0, 0, 0, 0),
+	second = add_open(&remote);
+	assert_int_equal(sp_remote_call(&remote, &alone, &err, "open another", SYS_open,
+	                                sp_batch_string(&remote, "/"), O_PATH, 0, 0, 0, 0),
 	                 0);
-	assert_int_equal(second, first + 1);
+	third = add_open(&remote);
+	assert_int_equal(sp_batch_run(&remote, &err), 0);
+	assert_int_equal(sp_batch_run(&remote, &err), 0);
+	assert_true(sp_batch_result(&remote, first) >= 0);
+	assert_int_equal(sp_batch_result(&remote, second), sp_batch_result(&remote, first) + 1);
+	assert_int_equal(alone, sp_batch_result(&remote, first) + 2);
+	assert_int_equal(sp_batch_result(&remote, third), alone + 1);
+	let_go(&process, &remote);
+	end(pid);
+}
 
+/* Neither later, by another run, nor with a call that is made alone. */
+static void calls_behind_a_failed_one_never_run(void **state)
+{
+	struct sp_process process;
+	struct sp_remote remote;
+	struct sp_error err = {0};
+	int64_t result;
+	pid_t pid = start(sleeper);
+
+	take(&process, &remote, pid);
 	sp_batch_begin(&remote);
 	sp_batch_call(&remote, "close nothing", SYS_close, 12345, 0, 0, 0, 0, 0);
-	assert_int_equal(sp_batch_run(&remote, &err), -EBADF);
-	assert_int_equal(sp_remote_call(&remote, NULL, &err, "close the second", SYS_close,
-	                                (uint64_t)second, 0, 0, 0, 0, 0),
-	                 0);
-
-	sp_batch_begin(&remote);
 	sp_batch_call(&remote, "never come here", SYS_exit_group, 1, 0, 0, 0, 0, 0);
-	assert_int_equal(sp_remote_try(&remote, &second, &err, "close it again", SYS_close,
-	                               (uint64_t)second, 0, 0, 0, 0, 0),
+	assert_int_equal(sp_batch_run(&remote, &err), -EBADF);
+	assert_int_equal(sp_batch_run(&remote, &err), 0);
+	assert_int_equal(sp_remote_try(&remote, &result, &err, "close nothing", SYS_close, 12345, 0,
+	                               0, 0, 0, 0),
 	                 0);
-	assert_int_equal(second, -EBADF);
-	assert_int_equal(sp_remote_call(&remote, NULL, &err, "close the first", SYS_close,
-	                                (uint64_t)first, 0, 0, 0, 0, 0),
-	                 0);
+	assert_int_equal(result, -EBADF);
+	assert_int_equal(sp_remote_call(&remote, NULL, &err, "close nothing again", SYS_close,
+	                                12345, 0, 0, 0, 0, 0),
+	                 -EBADF);
+	assert_non_null(strstr(err.message, "close nothing again"));
 	let_go(&process, &remote);
 	end(pid);
 }
@@ -725,7 +747,8 @@ int main(void)
 	        cmocka_unit_test(process_with_used_stack_answers),
 	        cmocka_unit_test(process_on_another_stack_answers),
 	        cmocka_unit_test(batch_passes_data_and_reports_the_failed_call),
-	        cmocka_unit_test(single_call_runs_alone),
+	        cmocka_unit_test(batch_goes_on_where_it_was_run),
+	        cmocka_unit_test(calls_behind_a_failed_one_never_run),
 	        cmocka_unit_test(target_heals_when_tracer_is_killed),
 	        cmocka_unit_test(threads_heal_when_tracer_is_killed),
 	        cmocka_unit_test(deaf_thread_heals_when_tracer_is_killed),

@@ -120,16 +120,19 @@ static struct sp_range vdso_of(pid_t pid)
 	return range;
 }
 
-/* On a busy machine a thread may not get to run in the time that it is given, so one now and then is allowed. */
-static void threads_are_hardly_ever_held_in_the_vdso(void **state)
+/* As long as threads are given to leave it (seize.c). On a busy machine one may not get to run in that time. */
+#define PATIENCE_NS (SP_NS_PER_S / 5)
+
+static void no_thread_is_held_in_the_vdso_before_time_is_up(void **state)
 {
 	pid_t pid = start(asks_for_the_time_in_threads);
 	struct sp_range vdso = vdso_of(pid);
-	unsigned inside = 0;
 
 	for (int i = 0; i < 30; i++) {
 		struct sp_process process;
 		struct sp_error err = {0};
+		uint64_t begin = sp_now_ns();
+		unsigned inside = 0;
 
 		if (sp_process_seize(&process, pid, DEADLINE, &err))
 			fail_msg("seizure %d: %s", i, err.message);
@@ -138,9 +141,9 @@ static void threads_are_hardly_ever_held_in_the_vdso(void **state)
 			inside += sp_range_contains(
 			        vdso, sp_instruction_pointer(
 			                      &sp_process_thread(&process, t)->raw.general));
+		assert_true(inside == 0 || sp_now_ns() - begin >= PATIENCE_NS);
 		sp_process_forget(&process);
 	}
-	assert_in_range(inside, 0, 6); /* of 120; half of them, if nothing is done about it */
 	end(pid);
 }
 
@@ -261,14 +264,24 @@ static void ends_its_main_thread(int ready)
 	syscall(SYS_exit, 0);
 }
 
-static void process_without_main_thread_is_refused(void **state)
+static void process_without_main_thread_is_driven_by_another(void **state)
 {
 	struct sp_process process;
+	struct sp_remote remote;
 	struct sp_error err = {0};
 	pid_t pid = start(ends_its_main_thread);
+	int64_t thread;
 
-	assert_int_equal(sp_process_seize(&process, pid, DEADLINE, &err), -ENOTSUP);
-	assert_non_null(strstr(err.message, "main thread"));
+	take(&process, &remote, pid);
+	assert_int_equal(process.threads.count, 1);
+	assert_true(sp_process_leader_has_ended(&process));
+	assert_false(sp_process_is_ending(&process));
+	assert_false(sp_remote_call(&remote, &thread, &err, "ask who it is", SYS_gettid, 0, 0, 0, 0,
+	                            0, 0));
+	assert_int_equal(thread, sp_process_living(&process));
+	assert_int_not_equal(thread, pid);
+	assert_false(sp_remote_close(&remote, &err));
+	sp_process_forget(&process);
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
@@ -509,10 +522,10 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(threads_that_end_meanwhile_are_no_obstacle),
-	        cmocka_unit_test(threads_are_hardly_ever_held_in_the_vdso),
+	        cmocka_unit_test(no_thread_is_held_in_the_vdso_before_time_is_up),
 	        cmocka_unit_test(program_that_execs_is_seized),
 	        cmocka_unit_test(killed_process_is_noticed),
-	        cmocka_unit_test(process_without_main_thread_is_refused),
+	        cmocka_unit_test(process_without_main_thread_is_driven_by_another),
 	        cmocka_unit_test(unstoppable_process_is_refused_in_time),
 	        cmocka_unit_test(stop_meanwhile_takes_effect_afterwards),
 	        cmocka_unit_test(continue_meanwhile_takes_a_stop_back),

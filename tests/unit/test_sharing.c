@@ -1,4 +1,4 @@
-/* Processes that share with a relative what fork(2) would have copied: they are refused by name. */
+/* Processes that share with a relative what fork(2) would have copied: found, or refused by name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,53 +65,61 @@ static void check_with_parent(pid_t pid, const char *what)
 	expect(sp_sharing_check_parent(pid, &err), &err, what);
 }
 
-static void check_two(pid_t one, pid_t other, const char *what)
+static struct sp_sharing find_with(pid_t one, pid_t other, const char *refusal)
 {
-	sp_cleanup_array struct sp_array pids = SP_ARRAY_OF(pid_t);
+	sp_cleanup_array struct sp_array sharers = SP_ARRAY_OF(struct sp_sharer);
+	sp_cleanup_array struct sp_array sharing = SP_ARRAY_OF(struct sp_sharing);
 	struct sp_error err = {0};
 
-	sp_array_append(&pids, &one);
-	sp_array_append(&pids, &other);
-	expect(sp_sharing_check_all(&pids, &err), &err, what);
+	*(struct sp_sharer *)sp_array_push(&sharers) = (struct sp_sharer){one, one};
+	*(struct sp_sharer *)sp_array_push(&sharers) = (struct sp_sharer){other, other};
+	expect(sp_sharing_find(&sharers, &sharing, &err), &err, refusal);
+	return *(struct sp_sharing *)sp_array_at(&sharing, 1);
 }
 
-static void check_family(unsigned long how, const char *what)
+/* `outside`: what is said when the parent is not saved along; `refusal`: when both are. */
+static void check_family(unsigned long how, const char *outside, const char *refusal)
 {
+	struct sp_sharing sharing;
 	pid_t parent, child;
 
 	flags = how;
 	parent = start(has_child);
 	child = child_of(parent);
-	check_two(parent, child, what);
-	check_with_parent(child, what);
+	sharing = find_with(parent, child, refusal);
+	assert_int_equal(sharing.descriptors, how & CLONE_FILES ? parent : 0);
+	assert_int_equal(sharing.memory, how & CLONE_VM ? parent : 0);
+	assert_int_equal(sharing.actions, how & CLONE_SIGHAND ? parent : 0);
+	assert_int_equal(sharing.directories, how & CLONE_FS ? parent : 0);
+	check_with_parent(child, outside);
 	kill(child, SIGKILL);
 	end(parent);
 }
 
 static void a_child_of_fork_shares_nothing(void **state)
 {
-	check_family(0, NULL);
+	check_family(0, NULL, NULL);
 }
 
-static void shared_memory_is_refused(void **state)
+static void shared_memory_is_found(void **state)
 {
-	check_family(CLONE_VM, "memory (CLONE_VM");
+	check_family(CLONE_VM, "memory (CLONE_VM", NULL);
 }
 
-static void shared_descriptors_are_refused(void **state)
+static void shared_descriptors_are_found(void **state)
 {
-	check_family(CLONE_FILES, "descriptors (CLONE_FILES)");
+	check_family(CLONE_FILES, "descriptors (CLONE_FILES)", NULL);
 }
 
-static void shared_directories_are_refused(void **state)
+static void shared_directories_are_found(void **state)
 {
-	check_family(CLONE_FS, "directories and umask (CLONE_FS)");
+	check_family(CLONE_FS, "directories and umask (CLONE_FS)", NULL);
 }
 
 /* The kernel shares signal actions only together with memory. */
-static void shared_signal_actions_are_refused(void **state)
+static void shared_signal_actions_are_found(void **state)
 {
-	check_family(CLONE_SIGHAND | CLONE_VM, "shares its memory");
+	check_family(CLONE_SIGHAND | CLONE_VM, "shares its memory", NULL);
 }
 
 static void child_of_vfork_is_refused(void **state)
@@ -145,10 +153,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test(a_child_of_fork_shares_nothing),
-	        cmocka_unit_test(shared_memory_is_refused),
-	        cmocka_unit_test(shared_descriptors_are_refused),
-	        cmocka_unit_test(shared_directories_are_refused),
-	        cmocka_unit_test(shared_signal_actions_are_refused),
+	        cmocka_unit_test(shared_memory_is_found),
+	        cmocka_unit_test(shared_descriptors_are_found),
+	        cmocka_unit_test(shared_directories_are_found),
+	        cmocka_unit_test(shared_signal_actions_are_found),
 	        cmocka_unit_test(child_of_vfork_is_refused),
 	};
 

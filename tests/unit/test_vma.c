@@ -66,6 +66,8 @@ static void each_kind_is_told_by_path_and_flags(void **state)
 	        {"rw-p 0 00:0e 9", "/anon_hugepage (deleted)", "ht", SP_VMA_HUGETLB},
 	        {"rw-p 0 fe:00 9", "/usr/bin/x", "", SP_VMA_FILE_PRIVATE},
 	        {"rw-s 0 00:01 9", "/memfd:x (deleted)", "sh", SP_VMA_FILE_SHARED},
+	        {"rw-s 0 00:01 9", "/SYSV00000000 (deleted)", "sh", SP_VMA_SYSTEM_V},
+	        {"rw-s 0 fe:00 9", "/SYSV00000000 (deleted)", "sh", SP_VMA_FILE_SHARED},
 	        {"r-xp 0 00:00 0", "[vdso]", "", SP_VMA_VDSO},
 	        {"r--p 0 00:00 0", "[vvar]", "pf io", SP_VMA_VVAR},
 	        {"r--p 0 00:00 0", "[vvar_vclock]", "pf io", SP_VMA_VVAR},
@@ -73,7 +75,7 @@ static void each_kind_is_told_by_path_and_flags(void **state)
 	        {"--xp 0 00:00 0", "[uprobes]", "", SP_VMA_DEVICE},
 	        {"rw-s 0 00:06 9", "/dev/mem", "io pf", SP_VMA_DEVICE},
 	        {"rw-s 0 00:0c 9", "anon_inode:[io_uring]", "", SP_VMA_DEVICE},
-	        {"rw-s 0 00:0c 9", "/[aio] (deleted)", "", SP_VMA_DEVICE},
+	        {"rw-s 0 00:0c 9", "/[aio] (deleted)", "", SP_VMA_ASYNC_IO},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -147,21 +147,27 @@ static int end_child(void **state)
 
 /* --- sampling --- */
 
-static void open_sampler(struct sp_sampler *sampler)
+static void open_watch(struct sp_watch *watch)
 {
 	struct sp_error err = {0};
 
-	if (sp_sampler_open(sampler, child, &err))
+	if (sp_watch_open(watch, child, &err))
 		fail_msg("%s", err.message);
 }
 
-static const struct sp_sample *next(struct sp_sampler *sampler)
+/* Of the child. */
+static const struct sp_sample *sample_of(const struct sp_watch *watch)
+{
+	return &sp_watch_sampler(watch, 0)->sample;
+}
+
+static const struct sp_sample *next(struct sp_watch *watch)
 {
 	struct sp_error err = {0};
 
-	if (sp_sampler_next(sampler, INTERVAL_NS, &err) != 1)
+	if (sp_watch_next(watch, INTERVAL_NS, &err) != 1)
 		fail_msg("%s", err.message);
-	return &sampler->sample;
+	return sample_of(watch);
 }
 
 /* The mapping at an address: there has to be one. */
@@ -191,42 +197,42 @@ static bool is_registered(void)
 
 static void a_page_counts_once_in_each_interval(void **state)
 {
-	sp_cleanup_sampler struct sp_sampler sampler;
+	sp_cleanup_watch struct sp_watch watch;
 
 	tell(WRITE, 0, PAGES);
-	open_sampler(&sampler);
-	expect(next(&sampler), 0);
+	open_watch(&watch);
+	expect(next(&watch), 0);
 	tell(WRITE, 10, 7);
 	tell(WRITE, 12, 20);
-	expect(next(&sampler), 22);
-	expect(next(&sampler), 0);
+	expect(next(&watch), 22);
+	expect(next(&watch), 0);
 	tell(WRITE, 12, 2);
-	expect(next(&sampler), 2);
-	assert_false(sampler.sample.held);
+	expect(next(&watch), 2);
+	assert_false(sample_of(&watch)->held);
 }
 
 static void only_pages_with_contents_of_their_own_count(void **state)
 {
-	sp_cleanup_sampler struct sp_sampler sampler;
+	sp_cleanup_watch struct sp_watch watch;
 
-	open_sampler(&sampler);
+	open_watch(&watch);
 	tell(READ, 0, 50);
-	expect(next(&sampler), 0);
+	expect(next(&watch), 0);
 	tell(WRITE, 40, 20);
-	expect(next(&sampler), 20);
+	expect(next(&watch), 20);
 	tell(READ, 0, PAGES);
-	expect(next(&sampler), 0);
+	expect(next(&watch), 0);
 }
 
 static void cells_tell_where(void **state)
 {
-	sp_cleanup_sampler struct sp_sampler sampler;
+	sp_cleanup_watch struct sp_watch watch;
 	const struct sp_sample_mapping *mapping;
 	uint64_t next_start;
 
-	open_sampler(&sampler);
+	open_watch(&watch);
 	tell(WRITE, 90, 30);
-	mapping = find(next(&sampler), memory);
+	mapping = find(next(&watch), memory);
 	next_start = mapping->range.start;
 	assert_int_equal(sp_sample_cell_count(mapping->range), SP_SAMPLE_CELLS);
 	for (unsigned i = 0; i < SP_SAMPLE_CELLS; i++) {
@@ -247,49 +253,49 @@ static void cells_tell_where(void **state)
 
 static void mappings_come_and_go(void **state)
 {
-	sp_cleanup_sampler struct sp_sampler sampler;
+	sp_cleanup_watch struct sp_watch watch;
 	uint64_t address = (uintptr_t)memory;
 
 	tell(WRITE, 0, PAGES);
-	open_sampler(&sampler);
+	open_watch(&watch);
 	tell(UNMAP, 0, 0);
-	next(&sampler);
-	assert_int_equal(sampler.sample.vanished, 1);
-	assert_null(sp_array_search(&sampler.sample.mappings, &address, sp_range_locate));
+	next(&watch);
+	assert_int_equal(sample_of(&watch)->vanished, 1);
+	assert_null(sp_array_search(&sample_of(&watch)->mappings, &address, sp_range_locate));
 	tell(MAP, 0, 0);
 	tell(WRITE, 3, 4);
-	expect(next(&sampler), 4);
-	assert_int_equal(sampler.sample.appeared, 1);
+	expect(next(&watch), 4);
+	assert_int_equal(sample_of(&watch)->appeared, 1);
 }
 
 /* maps looks the same, but the new mapping is not in the session. */
 static void a_mapping_that_was_replaced_by_one_alike_is_seen(void **state)
 {
-	sp_cleanup_sampler struct sp_sampler sampler;
+	sp_cleanup_watch struct sp_watch watch;
 
 	tell(WRITE, 0, PAGES);
-	open_sampler(&sampler);
+	open_watch(&watch);
 	tell(MAP, 0, 0);
 	tell(WRITE, 5, 6);
-	expect(next(&sampler), 6);
-	expect(next(&sampler), 0);
+	expect(next(&watch), 6);
+	expect(next(&watch), 0);
 	tell(WRITE, 5, 1);
-	expect(next(&sampler), 1);
+	expect(next(&watch), 1);
 }
 
 /* The kernel ends the registration of both parts, and leaves the protection of their pages. */
 static void writes_next_to_memory_that_was_moved_are_seen(void **state)
 {
-	sp_cleanup_sampler struct sp_sampler sampler;
+	sp_cleanup_watch struct sp_watch watch;
 	const struct sp_sample_mapping *mapping;
 	uint64_t written = 0;
 
 	tell(WRITE, 0, PAGES);
 	tell(AWAY, 0, 0);
-	open_sampler(&sampler);
+	open_watch(&watch);
 	tell(BACK, 0, 0);
 	tell(WRITE, 10, 20);
-	mapping = find(next(&sampler), memory);
+	mapping = find(next(&watch), memory);
 	for (unsigned i = 0; i < SP_SAMPLE_CELLS; i++)
 		if (sp_sample_cell(mapping->range, i).end <= (uintptr_t)memory + 40 * SP_PAGE_SIZE)
 			written += mapping->cells[i];
@@ -298,14 +304,14 @@ static void writes_next_to_memory_that_was_moved_are_seen(void **state)
 
 static void longer_rounds_hold_more(void **state)
 {
-	sp_cleanup_sampler struct sp_sampler sampler;
+	sp_cleanup_watch struct sp_watch watch;
 	struct sp_error err = {0};
-	const struct sp_sample *sample = &sampler.sample;
+	const struct sp_sample *sample = &watch.sum;
 
-	open_sampler(&sampler);
-	next(&sampler);
+	open_watch(&watch);
+	next(&watch);
 	tell(WRITE, 0, 30);
-	assert_int_equal(sp_sampler_next(&sampler, 30 * INTERVAL_NS, &err), 1);
+	assert_int_equal(sp_watch_next(&watch, 30 * INTERVAL_NS, &err), 1);
 	assert_in_range(sample->round_count, 1, SP_SAMPLE_ROUNDS);
 	assert_int_equal(sample->rounds[sample->round_count - 1].pages, sample->dirtied);
 	for (unsigned i = 0; i < sample->round_count; i++) {
@@ -318,11 +324,11 @@ static void longer_rounds_hold_more(void **state)
 
 static void closing_leaves_nothing_behind(void **state)
 {
-	struct sp_sampler sampler;
+	struct sp_watch watch;
 
-	open_sampler(&sampler);
+	open_watch(&watch);
 	assert_true(is_registered());
-	sp_sampler_close(&sampler);
+	sp_watch_close(&watch);
 	assert_false(is_registered());
 	tell(WRITE, 0, PAGES);
 }
@@ -331,101 +337,102 @@ static void closing_leaves_nothing_behind(void **state)
 
 static uint64_t generation(void)
 {
-	struct sp_tracking_status status;
+	sp_cleanup_array struct sp_array statuses = SP_ARRAY_OF(struct sp_tracking_status);
+	const struct sp_tracking_status *status;
 	struct sp_error err = {0};
 
-	assert_int_equal(sp_tracking_read_status(child, &status, &err), 0);
-	assert_true(status.tracked);
-	return status.generation;
+	assert_int_equal(sp_tracking_read_status(child, &statuses, &err), 0);
+	assert_int_equal(statuses.count, 1);
+	status = sp_array_at(&statuses, 0);
+	assert_true(status->tracked);
+	return status->generation;
 }
 
 static void from_a_held_session_nothing_is_taken(void **state)
 {
-	struct sp_tracking_status status;
-	struct sp_sampler sampler;
+	struct sp_watch watch;
 	struct sp_error err = {0};
 	uint64_t before;
 
 	tell(WRITE, 0, PAGES);
-	if (sp_tracking_start(child, SP_SESSION_SCAN, &status, &err))
+	if (sp_tracking_start(child, SP_SESSION_SCAN, NULL, &err))
 		fail_msg("%s", err.message);
 	before = generation();
 	tell(WRITE, 0, 4);
-	open_sampler(&sampler);
-	assert_true(sampler.sample.held);
+	open_watch(&watch);
+	assert_true(sample_of(&watch)->held);
 	tell(WRITE, 2, 5);
-	expect(next(&sampler), 3);
-	assert_int_equal(find(&sampler.sample, memory)->written, 7);
+	expect(next(&watch), 3);
+	assert_int_equal(find(sample_of(&watch), memory)->written, 7);
 	tell(WRITE, 0, 7);
-	expect(next(&sampler), 0);
-	assert_int_equal(find(&sampler.sample, memory)->written, 7);
-	assert_int_equal(sampler.sample.round_count, 0);
-	assert_int_equal(sampler.sample.events, 0);
-	sp_sampler_close(&sampler);
+	expect(next(&watch), 0);
+	assert_int_equal(find(sample_of(&watch), memory)->written, 7);
+	assert_int_equal(watch.sum.round_count, 0);
+	assert_int_equal(sample_of(&watch)->events, 0);
+	sp_watch_close(&watch);
 	assert_int_equal(generation(), before);
 	assert_true(is_registered());
-	assert_int_equal(sp_tracking_stop(child, &err), 0);
+	assert_int_equal(sp_tracking_stop(child, NULL, &err), 0);
 }
 
 static void the_end_of_a_held_session_is_told(void **state)
 {
-	sp_cleanup_sampler struct sp_sampler sampler;
-	struct sp_tracking_status status;
+	sp_cleanup_watch struct sp_watch watch;
 	struct sp_error err = {0};
 
 	tell(WRITE, 0, PAGES);
-	assert_int_equal(sp_tracking_start(child, SP_SESSION_SCAN, &status, &err), 0);
-	open_sampler(&sampler);
-	assert_int_equal(sp_tracking_stop(child, &err), 0);
+	assert_int_equal(sp_tracking_start(child, SP_SESSION_SCAN, NULL, &err), 0);
+	open_watch(&watch);
+	assert_int_equal(sp_tracking_stop(child, NULL, &err), 0);
 	assert_false(is_registered());
-	assert_int_equal(next(&sampler)->events, SP_SAMPLE_ENDED);
-	assert_false(sampler.sample.held);
+	assert_int_equal(next(&watch)->events, SP_SAMPLE_ENDED);
+	assert_false(sample_of(&watch)->held);
 	tell(WRITE, 0, 3);
-	expect(next(&sampler), 3);
+	expect(next(&watch), 3);
 }
 
 /* --- the process --- */
 
 static void another_program_is_watched_from_its_beginning(void **state)
 {
-	sp_cleanup_sampler struct sp_sampler sampler;
+	sp_cleanup_watch struct sp_watch watch;
 
-	open_sampler(&sampler);
+	open_watch(&watch);
 	tell(EXEC, 0, 0);
-	assert_int_equal(next(&sampler)->events, SP_SAMPLE_EXEC);
+	assert_int_equal(next(&watch)->events, SP_SAMPLE_EXEC);
 	assert_true(is_registered());
-	assert_int_equal(next(&sampler)->events, 0);
+	assert_int_equal(next(&watch)->events, 0);
 }
 
 static void the_end_of_the_process_is_told(void **state)
 {
-	sp_cleanup_sampler struct sp_sampler sampler;
+	sp_cleanup_watch struct sp_watch watch;
 	struct sp_error err = {0};
 
-	open_sampler(&sampler);
+	open_watch(&watch);
 	kill(child, SIGKILL);
-	assert_int_equal(sp_sampler_next(&sampler, 3600 * SP_NS_PER_S, &err), 0);
+	assert_int_equal(sp_watch_next(&watch, 3600 * SP_NS_PER_S, &err), 0);
 	assert_false(sp_failed(&err));
 }
 
 static void a_signal_ends_the_wait(void **state)
 {
-	sp_cleanup_sampler struct sp_sampler sampler;
+	sp_cleanup_watch struct sp_watch watch;
 	struct sp_error err = {0};
 
-	open_sampler(&sampler);
+	open_watch(&watch);
 	sp_interrupt_watch();
 	raise(SIGINT);
-	assert_int_equal(sp_sampler_next(&sampler, 3600 * SP_NS_PER_S, &err), -EINTR);
+	assert_int_equal(sp_watch_next(&watch, 3600 * SP_NS_PER_S, &err), -EINTR);
 	sp_interrupt_unwatch();
 }
 
 static void a_process_that_is_not_there_is_refused(void **state)
 {
-	sp_cleanup_sampler struct sp_sampler sampler;
+	sp_cleanup_watch struct sp_watch watch;
 	struct sp_error err = {0};
 
-	assert_int_equal(sp_sampler_open(&sampler, 999999999, &err), -ESRCH);
+	assert_int_equal(sp_watch_open(&watch, 999999999, &err), -ESRCH);
 	assert_non_null(strstr(err.message, "999999999"));
 }
 

@@ -14,12 +14,13 @@ modules='virtio virtio_ring virtio_pci_legacy_dev virtio_pci_modern_dev virtio_p
 python=(/usr/lib/python3.*/)
 
 commands() {
+	local PATH=/usr/sbin:/usr/bin:/sbin:/bin # the guest's
 	# shellcheck disable=SC2086 # packages is a list
 	dpkg -L $packages | grep -E '^(/usr)?/s?bin/.'
 	command -v awk mkfs.ext4 redis-server redis-cli python3 || true
 }
 
-built() { find "$BUILD/sealpoint" "$BUILD"/tests/{subjects,unit,tools} -type f -executable; }
+built() { find "$BUILD/sealpoint" "$BUILD"/tests/{subjects,unit,tools,stress} -type f -executable; }
 
 # Libraries of programs and of other libraries, and the one that the C library opens when a thread is cancelled.
 libraries() { # FILE...

@@ -35,7 +35,7 @@ _sealpoint() {
 		mapfile -t COMPREPLY < <(compgen -W "$(cd /proc && printf '%s\n' [0-9]*)" -- "$word")
 		return
 		;;
-	--timeout | --unlinked-limit | --every | --share | --keep | --max-chain | -n | --count | -i | --interval)
+	--timeout | --unlinked-limit | --external | --inherit-fd | --every | --share | --keep | --max-chain | -n | --count | -i | --interval)
 		return
 		;;
 	esac
@@ -56,7 +56,7 @@ _sealpoint() {
 		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
 		;;
 	criu)
-		mapfile -t COMPREPLY < <(compgen -W "check dump pre-dump restore" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "check cpuinfo dedup dump pre-dump restore" -- "$word")
 		;;
 	inspect)
 		compopt -o filenames

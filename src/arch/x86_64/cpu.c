@@ -13,7 +13,7 @@ struct feature {
 	const char *name; /* as in /proc/cpuinfo */
 	unsigned leaf;
 	unsigned subleaf;
-	char word; /* 'b', 'c' or 'd': the register */
+	char word; /* 'a' to 'd': the register */
 	unsigned bit;
 };
 
@@ -84,30 +84,31 @@ static const struct feature features[] = {
 static const char *present[FEATURES + 1];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static bool has(const struct feature *feature)
-{
-	unsigned a = 0, b = 0, c = 0, d = 0;
+/* What the processor says of a leaf; asked anew for another leaf only: a hypervisor answers slowly. */
+struct leaf {
+	unsigned number, subleaf;
+	unsigned words['d' - 'a' + 1];
+};
 
-	if (!__get_cpuid_count(feature->leaf, feature->subleaf, &a, &b, &c, &d))
-		return false;
-	switch (feature->word) {
-	case 'a':
-		return a >> feature->bit & 1;
-	case 'b':
-		return b >> feature->bit & 1;
-	case 'c':
-		return c >> feature->bit & 1;
-	default:
-		return d >> feature->bit & 1;
+static bool has(struct leaf *leaf, const struct feature *feature)
+{
+	unsigned *words = leaf->words;
+
+	if (leaf->number != feature->leaf || leaf->subleaf != feature->subleaf) {
+		*leaf = (struct leaf){feature->leaf, feature->subleaf, {0}};
+		__get_cpuid_count(leaf->number, leaf->subleaf, &words[0], &words[1], &words[2],
+		                  &words[3]);
 	}
+	return words[feature->word - 'a'] >> feature->bit & 1;
 }
 
 static void find_features(void)
 {
+	struct leaf leaf = {0};
 	size_t count = 0;
 
 	for (size_t i = 0; i < FEATURES; i++)
-		if (has(&features[i]))
+		if (has(&leaf, &features[i]))
 			present[count++] = features[i].name;
 }
 
@@ -121,9 +122,10 @@ const char *const *sp_cpu_features(void)
 uint64_t sp_cpu_xfeatures(void)
 {
 	static const struct feature osxsave = {"osxsave", 1, 0, 'c', 27};
+	struct leaf leaf = {0};
 	uint32_t low, high;
 
-	if (!has(&osxsave))
+	if (!has(&leaf, &osxsave))
 		return 0;
 	__asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
 	return (uint64_t)high << 32 | low;

@@ -134,6 +134,10 @@ int main(void)
 		const char *name;
 		size_t step;
 	} cases[] = {{"none", 0}, {"1 in 100", 100}, {"every 2nd", 2}, {"all", 1}};
+	const size_t rows =
+	        sizeof(operations) / sizeof(*operations) * (sizeof(cases) / sizeof(*cases));
+	double ratios[sizeof(operations) / sizeof(*operations) * (sizeof(cases) / sizeof(*cases))];
+	size_t row = 0;
 	bool user_mode_only;
 	int uffd = sp_uffd_open(&user_mode_only);
 
@@ -162,9 +166,12 @@ int main(void)
 			double us[3];
 
 			measure(i, cases[k].step, us);
+			ratios[row++] = us[1] / us[0];
 			printf("%-20s %-10s %9.1f %9.1f %8.2f %13.1f\n", operations[i].name,
 			       cases[k].name, us[0], us[1], us[1] / us[0], us[2]);
 		}
+	printf("\naim: the library takes at most 1.03 of the raw ioctl; median of the rows: %.3f\n",
+	       median(ratios, rows));
 	sp_write_watch_close(watch);
 	return 0;
 }

@@ -5,6 +5,8 @@ import java.net.Socket;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
@@ -13,15 +15,16 @@ import java.util.concurrent.atomic.AtomicLong;
 
 /**
  * A Java program with a large heap and several threads, which answers on a TCP port whether its state is as it
- * should be: blocks of memory with known contents, a map that threads add to, a scheduled task, garbage all the
- * time. Each request answers "ok STEP" or what differs.
+ * should be: blocks of memory with known contents, a map that threads add to, a scheduled task, a ring of threads that
+ * pass numbers on, garbage all the time. Each request answers "ok STEP" or what differs.
  */
 public final class Program {
 	private static final int BLOCK = 1 << 18;
 	private static final int BLOCKS = 2400;
+	private static final int RING = 200;
 	private static final List<byte[]> blocks = new ArrayList<>();
 	private static final Map<Long, String> map = new ConcurrentHashMap<>();
-	private static final AtomicLong[] counters = {new AtomicLong(), new AtomicLong(), new AtomicLong()};
+	private static final AtomicLong[] counters = {new AtomicLong(), new AtomicLong(), new AtomicLong(), new AtomicLong()};
 	private static volatile String complaint;
 
 	public static void main(String[] arguments) throws Exception {
@@ -36,6 +39,7 @@ public final class Program {
 		}
 		ScheduledExecutorService timer = Executors.newScheduledThreadPool(1);
 		timer.scheduleAtFixedRate(() -> counters[2].incrementAndGet(), 0, 5, TimeUnit.MILLISECONDS);
+		beginRing();
 		serve(Integer.parseInt(arguments[0]));
 	}
 
@@ -66,6 +70,38 @@ public final class Program {
 				}
 			}
 			counters[number].incrementAndGet();
+		}
+	}
+
+	/** Each thread adds one to the numbers that go by, so that they come back to the first one higher by all of them. */
+	private static void beginRing() throws InterruptedException {
+		List<BlockingQueue<Long>> queues = new ArrayList<>();
+		for (int i = 0; i < RING; i++) {
+			queues.add(new ArrayBlockingQueue<>(4));
+		}
+		for (int i = 0; i < RING; i++) {
+			final int number = i;
+			Thread thread = new Thread(() -> passOn(number, queues.get(number), queues.get((number + 1) % RING)));
+			thread.setDaemon(true);
+			thread.start();
+		}
+		queues.get(0).put(0L);
+	}
+
+	private static void passOn(int number, BlockingQueue<Long> from, BlockingQueue<Long> to) {
+		try {
+			for (long round = 0;; round++) {
+				long value = from.take();
+				if (value != round * RING + number) {
+					complaint = "thread " + number + " of the ring got " + value + " in round " + round;
+				}
+				if (number == 0) {
+					counters[3].incrementAndGet();
+				}
+				to.put(value + 1);
+			}
+		} catch (InterruptedException e) {
+			complaint = "a thread of the ring was interrupted";
 		}
 	}
 
