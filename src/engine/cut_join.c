@@ -30,20 +30,23 @@ static struct sp_range range_at(const struct sp_array *vmas, size_t index)
  * memory of the session is moved next to a mapping of it, the kernel makes one of both and ends the
  * registration of all of it (mremap_userfaultfd_prep()), but leaves the protection in the page tables,
  * which no write takes away then. So what joins loses all protection first.
+ *
+ * Whenever it is registered again, or no longer, then all of `room` is, in which it lies: by now a mapping may reach
+ * across its ends.
  */
-static int unprotect(int uffd, struct sp_range range)
+static int unprotect(int uffd, struct sp_range room, struct sp_range range)
 {
 	int rc = sp_uffd_unprotect(uffd, range);
 
 	/* Of a mapping that has just begun, and is not registered, it knows nothing, nor of those behind it. */
 	for (int tries = 0; rc == -ENOENT && tries < TRIES; tries++) {
-		rc = sp_uffd_register(uffd, range);
+		rc = sp_uffd_register(uffd, room);
 		if (rc < 0)
 			return rc; /* nothing is there any more */
 		rc = sp_uffd_unprotect(uffd, range);
 	}
 	if (rc < 0) /* it must be new the next time, too */
-		sp_uffd_unregister(uffd, range);
+		sp_uffd_unregister(uffd, room);
 	return rc;
 }
 
@@ -75,7 +78,7 @@ static void join_apart(int uffd, const struct sp_array *vmas, size_t first, size
 			rc = sp_uffd_register(uffd, range);
 		}
 		if (rc == 0 && membership[i] == SP_NEW_MEMBER)
-			rc = unprotect(uffd, range);
+			rc = unprotect(uffd, range, range);
 		if (rc < 0)
 			membership[i] = rc == -EBUSY ? SP_MEMBER_OF_OTHERS : SP_MEMBER_GONE;
 	}
@@ -85,19 +88,21 @@ static void join_apart(int uffd, const struct sp_array *vmas, size_t first, size
 static void join_run(int uffd, const struct sp_array *vmas, size_t first, size_t end,
                      uint8_t *membership)
 {
-	size_t last;
+	struct sp_range room = room_of(vmas, first, end);
 
-	if (sp_uffd_register(uffd, room_of(vmas, first, end)) < 0) {
+	if (sp_uffd_register(uffd, room) < 0) {
 		join_apart(uffd, vmas, first, end, membership);
 		return;
 	}
-	for (; first < end; first = last) {
-		for (last = first; last < end && membership[last] == SP_NEW_MEMBER;)
+	for (size_t next = first, last; next < end; next = last) {
+		for (last = next; last < end && membership[last] == SP_NEW_MEMBER;)
 			last++;
-		if (last == first)
+		if (last == next) {
 			last++;
-		else if (unprotect(uffd, room_of(vmas, first, last)) < 0)
-			memset(membership + first, SP_MEMBER_GONE, last - first);
+		} else if (unprotect(uffd, room, room_of(vmas, next, last)) < 0) {
+			memset(membership + first, SP_MEMBER_GONE, end - first);
+			return;
+		}
 	}
 }
 

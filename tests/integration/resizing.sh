@@ -18,7 +18,14 @@ for ((round = 1; round <= rounds / 4; round++)); do
 		die "live dump $round: $(tail -n 1 dump.log)"
 	grep -q FAIL out && die "after $round live dumps: $(grep -m 1 FAIL out)"
 done
+# All mappings join when a session begins.
+for ((round = 1; round <= rounds; round++)); do
+	"$sealpoint" track stop "$pid" >>dump.log 2>&1 || die "track stop $round: $(tail -n 1 dump.log)"
+	"$sealpoint" pre-dump "$pid" -o "first$round" >>dump.log 2>&1 || die "session $round: $(tail -n 1 dump.log)"
+	grep -q FAIL out && die "after $round sessions: $(grep -m 1 FAIL out)"
+	rm -r "first$round"
+done
 "$sealpoint" watch "$pid" --interval 20ms --count 20 >>dump.log 2>&1 || die "watch: $(tail -n 1 dump.log)"
 let_go
 wait "$pid" || die "did not pass: $(grep -m 1 FAIL out)"
-ok "$TEST_NAME" "$rounds pre-dumps, $((rounds / 4)) live dumps"
+ok "$TEST_NAME" "$rounds pre-dumps, $rounds sessions, $((rounds / 4)) live dumps"
