@@ -109,31 +109,32 @@ static int refuse(const char *path, const char *partial, int code, struct sp_err
  * Another run that looks for what is left can take the lock, and the directory away, before it is ours: then it is
  * made again, and that run has gone on. Without locks nobody takes anything away.
  */
-static bool is_ours(int dirfd, const char *partial)
+static int is_ours(int dirfd, const char *partial)
 {
 	struct stat opened, there;
 
 	flock(dirfd, LOCK_EX);
-	return fstat(dirfd, &opened) == 0 && lstat(partial, &there) == 0 &&
-	       opened.st_dev == there.st_dev && opened.st_ino == there.st_ino;
+	if (fstat(dirfd, &opened) < 0 || lstat(partial, &there) < 0)
+		return -errno;
+	return opened.st_dev == there.st_dev && opened.st_ino == there.st_ino;
 }
 
 int sp_partial_make(const char *path, const char *partial, struct sp_error *err)
 {
+	int rc;
+
 	remove_left(path);
-	for (;;) {
+	do {
 		sp_cleanup_close int dirfd = -1;
-		int rc;
 
 		if (mkdir(partial, 0700) < 0)
 			return refuse(path, partial, errno, err);
 		dirfd = open(partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (dirfd >= 0 && is_ours(dirfd, partial))
+		rc = dirfd < 0 ? -errno : is_ours(dirfd, partial);
+		if (rc > 0)
 			return sp_steal_fd(&dirfd);
-		if (dirfd >= 0 || errno == ENOENT)
-			continue;
-		rc = sp_fail_errno(err, errno, "cannot open %s", partial);
-		rmdir(partial);
-		return rc;
-	}
+	} while (rc == 0 || rc == -ENOENT);
+	rc = sp_fail_errno(err, -rc, "cannot open %s", partial);
+	rmdir(partial);
+	return rc;
 }
