@@ -19,11 +19,14 @@ while True:
         if key.fileobj is listener:
             poll.register(listener.accept()[0], selectors.EVENT_READ)
         else:
-            data = key.fileobj.recv(1 << 16)
+            try:
+                data = key.fileobj.recv(1 << 16)
+                key.fileobj.sendall(data)
+            except OSError: # it was closed in the middle, by --tcp-close for example
+                data = b""
             if not data:
                 poll.unregister(key.fileobj)
                 key.fileobj.close()
-            key.fileobj.sendall(data) if data else None
 END
 
 # Sends what only it can know, and compares what comes back; says how often that went well in a file that is replaced.
