@@ -88,6 +88,20 @@ bool sp_ranges_have(const struct sp_array *ranges, struct sp_range range)
 	return false;
 }
 
+uint64_t sp_ranges_total_within(const struct sp_array *ranges, struct sp_range within)
+{
+	uint64_t total = 0;
+
+	for (size_t i = sp_ranges_search(ranges, within.start); i < ranges->count; i++) {
+		struct sp_range part = *(struct sp_range *)sp_array_at(ranges, i);
+
+		if (part.start >= within.end)
+			break;
+		total += sp_range_size(sp_range_within(part, within));
+	}
+	return total;
+}
+
 uint64_t sp_ranges_total(const struct sp_array *ranges)
 {
 	uint64_t total = 0;

@@ -22,5 +22,7 @@ size_t sp_ranges_search(const struct sp_array *ranges, uint64_t address);
 bool sp_ranges_have(const struct sp_array *ranges, struct sp_range range);
 /** How many addresses are in a set. */
 uint64_t sp_ranges_total(const struct sp_array *ranges);
+/** How many of them are in one range. */
+uint64_t sp_ranges_total_within(const struct sp_array *ranges, struct sp_range within);
 
 #endif

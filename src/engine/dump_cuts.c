@@ -5,6 +5,7 @@
 #include "engine/dump_parts.h"
 
 #include "base/error.h"
+#include "kinds/namespaces.h"
 
 #include <stdlib.h>
 
@@ -23,6 +24,8 @@ static int begin_cut(struct dump *dump, struct task *task, uint64_t deadline_ns,
 	const struct sp_dump_options *options = dump->options;
 	pid_t pid = task->process.pid;
 
+	if (sp_namespaces_look(pid, err))
+		return -err->code;
 	task->cut = sp_cuts_of(dump->cuts, pid, pid == options->pid);
 	if (dump->again && task->cut->active)
 		return sp_cut_again(task->cut, options->log, err);

@@ -323,6 +323,23 @@ int sp_dump_arm_all(struct dump *dump, struct sp_error *err)
 
 /* --- in the freeze --- */
 
+/* What has to be saved and can be held, but for parts where nothing is: those are no work. */
+static uint64_t size_to_hold(const struct task *task)
+{
+	sp_cleanup_array struct sp_array changed = SP_ARRAY_OF(struct sp_range);
+	uint64_t size = 0;
+
+	sp_ranges_add_all(&changed, &task->cut->changed);
+	sp_ranges_subtract(&changed, &task->cut->holes);
+	for (size_t i = 0; i < task->vmas.count; i++) {
+		const struct sp_vma *vma = sp_array_at(&task->vmas, i);
+
+		if (sp_memory_is_worth_holding(vma, &changed, UINT64_MAX))
+			size += sp_ranges_total_within(&changed, vma->range);
+	}
+	return size;
+}
+
 /*
  * Before the pages are looked at: whether much has to be read. What cannot be held is read in the
  * freeze.
@@ -332,7 +349,7 @@ void sp_dump_prepare_hold(struct dump *dump, struct task *task)
 	struct sp_error failure = {0};
 
 	if (!sp_task_is_tracked(task) || task->holding.armed || task->shares_memory ||
-	    !sp_dump_is_worth_holding(task, sp_ranges_total(&task->cut->changed)))
+	    !sp_dump_is_worth_holding(task, size_to_hold(task)))
 		return;
 	task->holding.uffd = sp_remote_userfaultfd_for_kernel(&task->remote, &failure);
 	if (task->holding.uffd < 0)

@@ -8,10 +8,12 @@
 #include "base/error.h"
 #include "proc/stat.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -109,6 +111,28 @@ static int compare_shared(const struct sp_process *process, pid_t tid, struct sp
 			               shared[i].flag);
 	}
 	return 0;
+}
+
+int sp_namespaces_look(pid_t pid, struct sp_error *err)
+{
+	char path[32];
+	sp_cleanup_dir DIR *tasks = NULL;
+	struct dirent *entry;
+	struct view own;
+	int rc = read_own_view(&own, err);
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	tasks = opendir(path);
+	while (!rc && tasks && (entry = readdir(tasks))) {
+		pid_t tid = atoi(entry->d_name);
+
+		rc = tid > 0 ? compare_namespaces(pid, tid, &own, err) : 0;
+		if (rc && rc != -ENOTSUP) { /* it is gone */
+			*err = (struct sp_error){0};
+			rc = 0;
+		}
+	}
+	return rc;
 }
 
 int sp_namespaces_check(const struct sp_process *process, struct sp_error *err)

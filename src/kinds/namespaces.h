@@ -10,5 +10,10 @@
  * an id afterwards means the same here and there.
  */
 int sp_namespaces_check(const struct sp_process *process, struct sp_error *err);
+/**
+ * The same, for namespaces alone, of a process that may run: who is gone meanwhile is no reason to refuse. The kernel
+ * has at hand then what it is asked for in the freeze.
+ */
+int sp_namespaces_look(pid_t pid, struct sp_error *err);
 
 #endif

@@ -229,17 +229,11 @@ struct saver {
 bool sp_memory_is_worth_holding(const struct sp_vma *vma, const struct sp_array *changed,
                                 uint64_t most)
 {
-	uint64_t size = 0;
+	uint64_t size;
 
 	if (vma->kind != SP_VMA_ANONYMOUS || vma->page_shift != SP_PAGE_SHIFT)
 		return false;
-	for (size_t i = sp_ranges_search(changed, vma->range.start); i < changed->count; i++) {
-		struct sp_range part = *(struct sp_range *)sp_array_at(changed, i);
-
-		if (part.start >= vma->range.end)
-			break;
-		size += sp_range_size(sp_range_within(part, vma->range));
-	}
+	size = sp_ranges_total_within(changed, vma->range);
 	return size > most || size >= sp_range_size(vma->range) / 8;
 }
 
