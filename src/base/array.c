@@ -1,6 +1,8 @@
 /* Growable arrays and allocation that does not fail: see array.h. */
 #include "base/array.h"
 
+#include "base/range.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +32,11 @@ void *sp_allocated(void *memory)
 void *sp_alloc(size_t size)
 {
 	return sp_allocated(malloc(size ? size : 1));
+}
+
+void *sp_alloc_pages(size_t size)
+{
+	return sp_allocated(aligned_alloc(SP_PAGE_SIZE, sp_page_up(size ? size : 1)));
 }
 
 void *sp_alloc_zeroed(size_t count, size_t size)

@@ -392,7 +392,7 @@ static int copy_range(const struct core *core, const struct segment *segment, st
 
 static int copy_contents(struct core *core, struct sp_error *err)
 {
-	sp_cleanup_free char *buffer = sp_alloc(COPY_SIZE);
+	sp_cleanup_free char *buffer = sp_alloc_pages(COPY_SIZE);
 	uint64_t copied = 0;
 
 	for (size_t i = 0; i < core->segments.count; i++) {

@@ -112,8 +112,8 @@ int sp_frame_encode(struct sp_frame_encoder *encoder, const void *pages, struct 
 void sp_frame_decoder_init(struct sp_frame_decoder *decoder)
 {
 	decoder->zstd = checked(ZSTD_createDCtx());
-	decoder->pages = sp_alloc(SP_FRAME_SIZE);
-	decoder->stored = sp_alloc(SP_FRAME_STORED_MAX);
+	decoder->pages = sp_alloc_pages(SP_FRAME_SIZE);
+	decoder->stored = sp_alloc_pages(SP_FRAME_STORED_MAX);
 }
 
 void sp_frame_decoder_release(struct sp_frame_decoder *decoder)

@@ -123,7 +123,7 @@ static int copy_object(struct window *window, struct sp_page_store *store,
 int sp_page_store_copy(struct sp_page_store *store, struct sp_page_writer *writer,
                        struct sp_error *err)
 {
-	sp_cleanup_free uint8_t *buffer = sp_alloc(WINDOW_SIZE);
+	sp_cleanup_free uint8_t *buffer = sp_alloc_pages(WINDOW_SIZE);
 	struct window window = {.buffer = buffer, .runs = SP_ARRAY_OF(struct window_run)};
 	const struct sp_page_source from_window = {.read = hand_out, .context = &window};
 	uint32_t source = sp_page_writer_add_source(writer, from_window), last = 0, object;
