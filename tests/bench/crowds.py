@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The second table of `make bench`: programs with many of one thing (crowd.c), dumped and restored with sealpoint
-and, where it can, with package criu. Medians of BENCH_ROUNDS rounds (default: 3). It runs in a network namespace of its
-own, for the connections are locked.
+and, where it can, with package criu. Medians of BENCH_ROUNDS rounds (default: 3). It runs in network and pid
+namespaces of its own, for connections are locked, and pids must be free at once.
 
 Environment, beside what bench.py knows:
   BENCH_CROWDS   of "processes:100 processes:1000 threads:2000 descriptors:10000 connections:1000"
@@ -84,7 +84,9 @@ if __name__ == "__main__":
     if os.geteuid() != 0:
         sys.exit("the benchmark dumps and restores processes: run it as root")
     if "--in-namespace" not in sys.argv:
-        os.execvp("unshare", ["unshare", "--net", sys.executable, __file__, "--in-namespace"])
+        # The shell reaps the orphans at once, whose pids a restore needs. Not every init does.
+        os.execvp("unshare", ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c",
+                              '"$@"; exit $?', "bash", sys.executable, __file__, "--in-namespace"])
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     try:
         main()
