@@ -69,6 +69,8 @@ int sp_task_engage(struct task *task, struct sp_error *err)
 {
 	if (sp_task_has_no_memory(task))
 		task->foothold = task->memory_of->remote.foothold;
+	else if (!task->foothold.complete && task->parent)
+		task->foothold = sp_foothold_of_child(&task->parent->remote.foothold);
 	return sp_remote_open(&task->remote, &task->process, sp_process_leader(&task->process),
 	                      &task->foothold, err);
 }

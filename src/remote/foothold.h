@@ -54,6 +54,17 @@ struct sp_foothold {
 	remote_addr gap;            /* a free range of SP_FOOTHOLD_GAP_SIZE; set when confirmed */
 };
 
+/** Where to look first in a child: fork(2) has left the code where it was. */
+static inline struct sp_foothold sp_foothold_of_child(const struct sp_foothold *parent)
+{
+	return (struct sp_foothold){
+	        .complete = parent->complete,
+	        .instruction = parent->instruction,
+	        .sigreturn = parent->sigreturn,
+	        .unmap = parent->unmap,
+	};
+}
+
 /**
  * Looks for a foothold in process `pid`, which may be running: do this before the freeze. Reads the
  * executable mappings but those in `except`, those of files and small ones first. ENOEXEC if the process has no system
