@@ -339,8 +339,7 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 		if (mark->type > SEALPOINT__FANOTIFY_MARK__TYPE__FILESYSTEM ||
 		    mark->flags & ~(uint32_t)MARK_FLAGS || mark->path[0] != '/' ||
 		    (mark->mask | mark->ignored) & PERMISSION_EVENTS)
-			return sp_fail(err, EBADMSG, "the image gives an impossible mark (%s)",
-			               mark->path);
+			return sp_fail_damaged(err, "an impossible mark (%s)", mark->path);
 	}
 	return 0;
 }

@@ -50,7 +50,7 @@ static int read_flags(struct sp_facet_saver *saver, Sealpoint__MemoryLocks *mess
 		return rc;
 	flags = find_flags(smaps, saver->remote->code);
 	if (!flags)
-		return sp_fail(err, EBADMSG, "/proc/%d/smaps does not show the temporary pages",
+		return sp_fail(err, EPROTO, "/proc/%d/smaps does not show the temporary pages",
 		               pid);
 	message->future = strstr(flags, " lo") != NULL;
 	message->on_fault = strstr(flags, " lf") != NULL;

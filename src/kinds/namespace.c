@@ -121,7 +121,7 @@ static int check(const struct sp_checkpoint *checkpoint, const Sealpoint__OpenFi
 	for (size_t i = 0; i < SP_COUNT_OF(names); i++)
 		if (!strcmp(names[i].name, message->name))
 			return 0;
-	return sp_fail(err, EBADMSG, "the image gives an unknown sort of namespace");
+	return sp_fail_damaged(err, "an unknown sort of namespace");
 }
 
 const struct sp_file_kind sp_kind_namespace = {

@@ -57,7 +57,7 @@ static int parse_timers(const char *text, struct sp_array *timers, struct sp_err
 		           &timer->id, &timer->signal, &value, way, whom, &timer->tid,
 		           &timer->clock) != 7 ||
 		    parse_notify(way, &timer->notify) < 0)
-			return sp_fail(err, EBADMSG, "/proc/PID/timers is not as expected: %.100s",
+			return sp_fail(err, EPROTO, "/proc/PID/timers is not as expected: %.100s",
 			               at);
 		timer->value = value;
 		if (!strcmp(whom, "tid"))

@@ -141,5 +141,5 @@ int sp_tcp_md5_check(const ProtobufCBinaryData *keys, struct sp_error *err)
 		valid = key.size && key.size <= sizeof(key.bytes) &&
 		        (key.family == AF_INET || key.family == AF_INET6);
 	}
-	return valid ? 0 : sp_fail(err, EBADMSG, "the image gives an impossible key of TCP");
+	return valid ? 0 : sp_fail_damaged(err, "an impossible key of TCP");
 }

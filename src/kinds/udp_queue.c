@@ -261,7 +261,7 @@ int sp_udp_queue_check(const Sealpoint__Udp *message, struct sp_error *err)
 		if (!sp_inet_address_valid(&datagram->from, message->socket->family) ||
 		    datagram->data.len > DATAGRAM_MAX || datagram->hops > UINT8_MAX ||
 		    datagram->class_ > UINT8_MAX)
-			return sp_fail(err, EBADMSG, "the image gives an impossible datagram");
+			return sp_fail_damaged(err, "an impossible datagram");
 	}
 	return 0;
 }

@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -94,16 +95,26 @@ static void parse_vm_flags(char *text, struct sp_vma *vma)
 	}
 }
 
+/* The value of an attribute, or NULL if this is another one. */
+static char *attribute(char *line, const char *name)
+{
+	return starts_with(line, name) ? line + strlen(name) : NULL;
+}
+
 static void parse_attribute(char *line, struct sp_vma *vma)
 {
-	uint64_t kilobytes;
+	char *value;
 
-	if (starts_with(line, "VmFlags:"))
-		parse_vm_flags(line + strlen("VmFlags:"), vma);
-	else if (sscanf(line, "KernelPageSize: %" SCNu64, &kilobytes) == 1 && kilobytes > 0)
-		vma->page_shift = (unsigned)__builtin_ctzll(kilobytes) + 10;
-	else
-		sscanf(line, "ProtectionKey: %d", &vma->protection_key);
+	if ((value = attribute(line, "VmFlags:"))) {
+		parse_vm_flags(value, vma);
+	} else if ((value = attribute(line, "KernelPageSize:"))) {
+		uint64_t kilobytes = strtoull(value, NULL, 10);
+
+		if (kilobytes > 0)
+			vma->page_shift = (unsigned)__builtin_ctzll(kilobytes) + 10;
+	} else if ((value = attribute(line, "ProtectionKey:"))) {
+		vma->protection_key = atoi(value);
+	}
 }
 
 /* The text between "[anon:" or "[anon_shmem:" and the last bracket. */

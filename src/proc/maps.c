@@ -6,25 +6,38 @@
 #include "proc/file.h"
 
 #include <errno.h>
-#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* Takes a number, and the character behind it, from a line. Faster than sscanf(3): programs stand still meanwhile. */
+static bool take(const char **line, int base, char behind, uint64_t *number)
+{
+	char *end;
+
+	*number = strtoull(*line, &end, base);
+	if (end == *line || *end != behind)
+		return false;
+	*line = end + 1;
+	return true;
+}
 
 bool sp_map_parse(const char *line, struct sp_map *map, const char **path)
 {
-	char access[5];
-	int end = 0;
+	const char *access;
 
-	if (sscanf(line,
-	           "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %" SCNx64 ":%" SCNx64 " %" SCNu64 " %n",
-	           &map->range.start, &map->range.end, access, &map->offset, &map->dev_major,
-	           &map->dev_minor, &map->inode, &end) != 7 ||
-	    map->range.start >= map->range.end || strlen(access) != 4)
+	if (!take(&line, 16, '-', &map->range.start) || !take(&line, 16, ' ', &map->range.end) ||
+	    map->range.start >= map->range.end || strcspn(line, " ") != strlen("rwxp"))
+		return false;
+	access = line;
+	line += strlen("rwxp ");
+	if (!take(&line, 16, ' ', &map->offset) || !take(&line, 16, ':', &map->dev_major) ||
+	    !take(&line, 16, ' ', &map->dev_minor) || !take(&line, 10, ' ', &map->inode))
 		return false;
 	map->readable = access[0] == 'r';
 	map->writable = access[1] == 'w';
 	map->executable = access[2] == 'x';
 	map->shared = access[3] == 's';
-	*path = line + end;
+	*path = line + strspn(line, " ");
 	map->main_stack = !strcmp(*path, "[stack]");
 	map->vdso = !strcmp(*path, "[vdso]");
 	return true;

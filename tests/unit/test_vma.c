@@ -102,10 +102,10 @@ static void a_name_may_contain_brackets(void **state)
 static void what_is_shown_twice_is_listed_once(void **state)
 {
 	sp_cleanup(sp_vma_list_release) struct sp_array vmas = {0};
-	char text[] = "1000-2000 rw-p 0 0:0 0\n"
+	char text[] = "1000-2000 rw-p 0 0:0 0 \n"
 	              "4000-6000 r--p 00001000 fe:00 9 /a\nVmFlags: rd\n"
 	              "3000-9000 r--p 00000000 fe:00 9 /a\nVmFlags: rd nr\n"
-	              "a000-b000 rw-p 0 0:0 0\n";
+	              "a000-b000 rw-p 0 0:0 0 \n";
 	struct sp_error err = {0};
 	const struct sp_vma *rest;
 
@@ -131,22 +131,22 @@ static bool agree(const char *smaps, const char *maps)
 
 static void a_list_agrees_with_maps_or_not(void **state)
 {
-	static const char smaps[] = "1000-2000 rw-p 0 0:0 0\nVmFlags: rd gd\n"
+	static const char smaps[] = "1000-2000 rw-p 0 0:0 0 \nVmFlags: rd gd\n"
 	                            "3000-4000 r--s 00001000 fe:00 9 /a (deleted)\nVmFlags: sh\n";
 	static const char *const others[] = {
-	        "1000-2000 rw-p 0 0:0 0\n",
+	        "1000-2000 rw-p 0 0:0 0 \n",
 	        "3000-4000 r--s 00001000 fe:00 9 /a (deleted)\n",
-	        "1000-2000 rw-p 0 0:0 0\n3000-5000 r--s 00001000 fe:00 9 /a (deleted)\n",
-	        "1000-2000 rw-p 0 0:0 0\n3000-4000 rw-s 00001000 fe:00 9 /a (deleted)\n",
-	        "1000-2000 rw-p 0 0:0 0\n3000-4000 r--p 00001000 fe:00 9 /a (deleted)\n",
-	        "1000-2000 rw-p 0 0:0 0\n3000-4000 r--s 00002000 fe:00 9 /a (deleted)\n",
-	        "1000-2000 rw-p 0 0:0 0\n3000-4000 r--s 00001000 fe:00 8 /a (deleted)\n",
-	        "1000-2000 rw-p 0 0:0 0\n3000-4000 r--s 00001000 fe:00 9 /b (deleted)\n",
-	        ("1000-2000 rw-p 0 0:0 0\n3000-4000 r--s 00001000 fe:00 9 /a (deleted)\n"
-	         "5000-6000 rw-p 0 0:0 0\n"),
+	        "1000-2000 rw-p 0 0:0 0 \n3000-5000 r--s 00001000 fe:00 9 /a (deleted)\n",
+	        "1000-2000 rw-p 0 0:0 0 \n3000-4000 rw-s 00001000 fe:00 9 /a (deleted)\n",
+	        "1000-2000 rw-p 0 0:0 0 \n3000-4000 r--p 00001000 fe:00 9 /a (deleted)\n",
+	        "1000-2000 rw-p 0 0:0 0 \n3000-4000 r--s 00002000 fe:00 9 /a (deleted)\n",
+	        "1000-2000 rw-p 0 0:0 0 \n3000-4000 r--s 00001000 fe:00 8 /a (deleted)\n",
+	        "1000-2000 rw-p 0 0:0 0 \n3000-4000 r--s 00001000 fe:00 9 /b (deleted)\n",
+	        ("1000-2000 rw-p 0 0:0 0 \n3000-4000 r--s 00001000 fe:00 9 /a (deleted)\n"
+	         "5000-6000 rw-p 0 0:0 0 \n"),
 	};
 
-	assert_true(agree(smaps, "1000-2000 rw-p 0 0:0 0\n"
+	assert_true(agree(smaps, "1000-2000 rw-p 0 0:0 0 \n"
 	                         "3000-4000 r--s 00001000 fe:00 9 /a (deleted)\n"));
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (agree(smaps, others[i]))
@@ -155,10 +155,10 @@ static void a_list_agrees_with_maps_or_not(void **state)
 
 static void nonsense_is_refused(void **state)
 {
-	static const char *const texts[] = {"x", "2000-1000 rw-p 0 0:0 0\n",
-	                                    "1000-2000 rw 0 0:0 0\n",
-	                                    "1000-3000 rw-p 0 0:0 0\n1000-2000 rw-p 0 0:0 0\n",
-	                                    "1000-2000 rw-p 0 0:0 0\n\x01\n"};
+	static const char *const texts[] = {"x", "2000-1000 rw-p 0 0:0 0 \n",
+	                                    "1000-2000 rw 0 0:0 0 \n",
+	                                    "1000-3000 rw-p 0 0:0 0 \n1000-2000 rw-p 0 0:0 0 \n",
+	                                    "1000-2000 rw-p 0 0:0 0 \n\x01\n"};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		sp_cleanup(sp_vma_list_release) struct sp_array vmas = {0};
