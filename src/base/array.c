@@ -115,7 +115,11 @@ void *sp_array_pointer(const struct sp_array *array, size_t index)
 
 void sp_array_sort(struct sp_array *array, int (*compare)(const void *, const void *))
 {
-	if (array->count)
+	size_t i = 1;
+
+	while (i < array->count && compare(sp_array_at(array, i - 1), sp_array_at(array, i)) <= 0)
+		i++;
+	if (i < array->count)
 		qsort(array->items, array->count, array->item_size, compare);
 }
 

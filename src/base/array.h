@@ -39,7 +39,7 @@ void *sp_array_grow(struct sp_array *array, size_t count);
 void *sp_array_at(const struct sp_array *array, size_t index);
 /** The pointer at `index` of an array of pointers. */
 void *sp_array_pointer(const struct sp_array *array, size_t index);
-/** Sorts as qsort(3) does. sp_compare() serves where items have a number to go by. */
+/** Sorts as qsort(3) does; what is in order already costs one look. sp_compare() serves where items have a number to go by. */
 void sp_array_sort(struct sp_array *array, int (*compare)(const void *, const void *));
 /** The item of a sorted array that `compare` finds equal to `key`, or NULL, as bsearch(3) does. */
 void *sp_array_search(const struct sp_array *array, const void *key,

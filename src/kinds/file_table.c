@@ -398,6 +398,7 @@ int sp_file_table_add_process(struct sp_file_table *table, struct sp_process *pr
                               struct sp_error *err)
 {
 	sp_cleanup(seen_release) struct sp_array seen = SP_ARRAY_OF(struct seen);
+	size_t files = table->files.count;
 	int rc = sp_raise_descriptor_limit(0, err);
 
 	if (!rc && look_at_all(&seen, process, err))
@@ -407,7 +408,8 @@ int sp_file_table_add_process(struct sp_file_table *table, struct sp_process *pr
 		rc = find_duplicates(table, &seen, err);
 	for (size_t i = 0; i < seen.count && !rc; i++)
 		rc = add_descriptor(table, process, sp_array_at(&seen, i), err);
-	sort_index(table);
+	if (table->files.count > files)
+		sort_index(table);
 	sp_array_sort(&table->descriptors, compare_descriptors);
 	return rc;
 }
@@ -488,7 +490,7 @@ int sp_file_table_add_mapping(struct sp_file_table *table, pid_t pid, struct sp_
 	struct stat inode, entry;
 
 	/* The entry's own mode tells how the file was opened that the mapping was made from. */
-	if (stat(link, &inode) || lstat(link, &entry))
+	if (stat(link, &inode) || (shared && lstat(link, &entry)))
 		return sp_fail_errno(err, errno, "cannot examine %s, the mapping of %s", link,
 		                     path);
 	writable = shared && (writable || entry.st_mode & S_IWUSR);
