@@ -393,19 +393,26 @@ bool sp_tree_is_ending(const struct tree *tree)
 /* --- beforehand --- */
 
 /* A child that begins only now is like its parent, and one that has ended is not driven. */
-bool sp_target_survives(pid_t pid)
+static bool survives(pid_t pid, struct sp_foothold *foothold)
 {
 	sp_cleanup_array struct sp_array children = SP_ARRAY_OF(pid_t);
 	struct sp_stat stat;
 	pid_t living = sp_living_thread(pid);
 	bool safe = (!sp_stat_read(pid, living, &stat, NULL) && sp_stat_has_ended(&stat)) ||
-	            sp_foothold_is_safe(living);
+	            sp_foothold_is_safe(living, foothold);
 
 	if (safe)
 		sp_children_read(pid, &children, NULL);
 	for (size_t i = 0; i < children.count && safe; i++)
-		safe = sp_target_survives(*(pid_t *)sp_array_at(&children, i));
+		safe = survives(*(pid_t *)sp_array_at(&children, i), foothold);
 	return safe;
+}
+
+bool sp_target_survives(pid_t pid)
+{
+	struct sp_foothold foothold = {0};
+
+	return survives(pid, &foothold);
 }
 
 /* --- sessions --- */

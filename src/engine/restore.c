@@ -353,8 +353,9 @@ static bool is_shared_still(const struct restore *restore, const struct restore_
 static int let_go(struct restore *restore, struct restore_task *task, struct sp_error *err)
 {
 	int rc = sp_foothold_find(sp_process_living(&task->process), temporary_pages(restore),
-	                          &task->remote.foothold, err);
+	                          &restore->foothold, err);
 
+	task->remote.foothold = restore->foothold;
 	task->remote.foothold.complete = false;
 	task->remote.leaves_pages = is_shared_still(restore, task);
 	if (!rc)

@@ -45,7 +45,8 @@ struct restore {
 	struct sp_checkpoint *checkpoint;
 	struct sp_array tasks; /* struct restore_task *: the root first, each after its parent */
 	struct sp_file_builder files;
-	remote_addr code; /* the temporary mapping; behind it the parked vDSO */
+	remote_addr code;            /* the temporary mapping; behind it the parked vDSO */
+	struct sp_foothold foothold; /* of the process that was let go last */
 	struct sp_cgroups cgroups;
 	bool files_begun;
 };

@@ -130,13 +130,30 @@ static bool sigreturn_is_there(pid_t pid, remote_addr address)
 	return false;
 }
 
-static bool code_is_unchanged(pid_t pid, const struct sp_foothold *foothold)
+static bool is_executable(const struct sp_array *maps, remote_addr address)
 {
+	for (size_t i = 0; i < maps->count; i++) {
+		const struct sp_map *map = sp_array_at(maps, i);
+
+		if (sp_range_contains(map->range, address))
+			return map->executable;
+	}
+	return false;
+}
+
+/* Is what was found before, maybe in another process, the same here? */
+static bool code_is_same(pid_t pid, const struct sp_array *maps, const struct sp_foothold *foothold)
+{
+	remote_addr unmap = foothold->unmap;
+
 	if (!foothold->complete)
 		return false;
-	return code_is_there(pid, foothold->instruction, &sp_pattern_syscall_return) &&
+	return is_executable(maps, foothold->instruction) &&
+	       is_executable(maps, foothold->sigreturn) &&
+	       code_is_there(pid, foothold->instruction, &sp_pattern_syscall_return) &&
 	       sigreturn_is_there(pid, foothold->sigreturn) &&
-	       (!foothold->unmap || code_is_there(pid, foothold->unmap, &sp_pattern_unmap));
+	       (!unmap ||
+	        (is_executable(maps, unmap) && code_is_there(pid, unmap, &sp_pattern_unmap)));
 }
 
 /* --- the place for the frame --- */
@@ -272,6 +289,8 @@ int sp_foothold_find(pid_t pid, struct sp_range except, struct sp_foothold *foot
 	sp_cleanup_array struct sp_array maps = SP_ARRAY_OF(struct sp_map);
 	int rc = sp_maps_read(pid, &maps, err);
 
+	if (!rc && code_is_same(pid, &maps, foothold))
+		return 0;
 	*foothold = (struct sp_foothold){0};
 	return rc ? rc : find_code(pid, &maps, except, foothold, err);
 }
@@ -290,11 +309,9 @@ static bool is_under_seccomp(pid_t pid)
 	return found;
 }
 
-bool sp_foothold_is_safe(pid_t pid)
+bool sp_foothold_is_safe(pid_t pid, struct sp_foothold *foothold)
 {
-	struct sp_foothold foothold;
-
-	return !sp_foothold_find(pid, (struct sp_range){0}, &foothold, NULL) && foothold.complete &&
+	return !sp_foothold_find(pid, (struct sp_range){0}, foothold, NULL) && foothold->complete &&
 	       !is_under_seccomp(pid);
 }
 
@@ -334,7 +351,7 @@ int sp_foothold_confirm(const struct sp_process *process, size_t slot_size,
 
 	if (rc)
 		return rc;
-	if (!code_is_unchanged(pid, foothold)) {
+	if (!code_is_same(pid, &maps, foothold)) {
 		*foothold = (struct sp_foothold){0};
 		rc = find_code(pid, &maps, (struct sp_range){0}, foothold, err);
 		if (rc)

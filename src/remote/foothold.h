@@ -67,17 +67,18 @@ static inline struct sp_foothold sp_foothold_of_child(const struct sp_foothold *
 
 /**
  * Looks for a foothold in process `pid`, which may be running: do this before the freeze. Reads the
- * executable mappings but those in `except`, those of files and small ones first. ENOEXEC if the process has no system
- * call instruction at all.
+ * executable mappings but those in `except`, those of files and small ones first. What `foothold` has already, from
+ * another process of the same tree, serves if the same code is there, and nothing is searched then; else it is zeros.
+ * ENOEXEC if the process has no system call instruction at all.
  */
 int sp_foothold_find(pid_t pid, struct sp_range except, struct sp_foothold *foothold,
                      struct sp_error *err);
 
 /**
  * True if process `pid`, which may be running, is safe from the death of its tracer at every moment:
- * it has the code that heals, and no thread of it is under seccomp.
+ * it has the code that heals, which is left in `foothold` (see sp_foothold_find()), and no thread of it is under seccomp.
  */
-bool sp_foothold_is_safe(pid_t pid);
+bool sp_foothold_is_safe(pid_t pid, struct sp_foothold *foothold);
 
 /**
  * Checks, now that the process is stopped, that what was found is still there, and looks again if

@@ -36,7 +36,7 @@ int sp_session_backend_by_name(const char *name)
 static int make_with_scan(struct sp_session *session, pid_t pid, uint64_t deadline_ns,
                           struct sp_error *err)
 {
-	struct sp_foothold foothold;
+	struct sp_foothold foothold = {0};
 	int rc;
 
 	/* Looked for again in the stop, if in vain. */

@@ -37,7 +37,7 @@ static struct sp_log facet_log = {.quiet = true};
 /** Forks a child that does `prepare` (may be NULL) and sleeps, and takes hold of it. */
 static inline void hold_child(struct held *held, void (*prepare)(void))
 {
-	struct sp_foothold foothold;
+	struct sp_foothold foothold = {0};
 	struct sp_error err = {};
 	int ready[2];
 	char byte;

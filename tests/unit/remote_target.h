@@ -70,7 +70,7 @@ static inline void end(pid_t pid)
 static inline int try_to_take(struct sp_process *process, struct sp_remote *remote, pid_t pid,
                               struct sp_error *err)
 {
-	struct sp_foothold foothold;
+	struct sp_foothold foothold = {0};
 	int rc = sp_foothold_find(sp_living_thread(pid), (struct sp_range){0}, &foothold, err);
 
 	if (!rc)

@@ -320,7 +320,7 @@ static bool is_of_file(pid_t pid, remote_addr address)
 /* It goes away as soon as the one before heals. */
 static void code_of_a_killed_sealpoint_is_not_relied_on(void **state)
 {
-	struct sp_foothold foothold;
+	struct sp_foothold foothold = {0};
 	struct sp_error err = {0};
 	pid_t pid = start(not_healed_yet);
 
